@@ -1,6 +1,7 @@
 //! Everything that a cluster needs to come up, in one world: a management plane, machines and this project's manager.
 
 pub mod clock;
+mod cluster_handle;
 mod clusters;
 mod control_plane_stub;
 pub mod data;
@@ -9,7 +10,6 @@ mod evidence;
 pub mod illness;
 mod images;
 mod inventory;
-mod look;
 pub mod lossy_disk;
 mod members;
 mod metrics;
@@ -32,11 +32,11 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+pub use cluster_handle::{ClusterHandle, first_address};
 pub use clusters::{EXAMPLE, Manifests};
 pub use control_plane_stub::{Behaviour, ControlPlaneStub, Seen};
 use images::Product;
 pub use images::{admission_policies, crds, machine_image, plugin, programs};
-pub use look::{Look, first_address};
 pub use members::{Member, Membership};
 pub use metrics::{metrics, reader, set_log_level};
 pub use observed::ObservedServers;

@@ -11,7 +11,7 @@ mod process;
 mod rollout;
 mod table;
 
-use crate::bed::{Bed, Look, Manifests};
+use crate::bed::{Bed, ClusterHandle, Manifests};
 use crate::world::World;
 use anyhow::Result;
 use bare::Pace;
@@ -86,23 +86,23 @@ async fn bring_ups(bed: &Bed, rounds: usize, table: &mut Table) -> Result<()> {
 /// One bring-up of ours, in a namespace of its own, which is left as it is.
 async fn bring_up(bed: &Bed, namespace: &str) -> Result<Duration> {
     let client = bed.client();
-    Look::make_namespace(&client, namespace).await?;
+    ClusterHandle::make_namespace(&client, namespace).await?;
     let manifests = Manifests::new(namespace, "demo")?;
     let begun = Instant::now();
     manifests.apply(&client).await?;
-    let look = Look::at(&client, &manifests);
-    look.until_ready(PATIENCE).await?;
+    let handle = ClusterHandle::new(&client, &manifests);
+    handle.until_ready(PATIENCE).await?;
     let took = begun.elapsed();
-    remove(bed, &look).await?;
+    remove(bed, &handle).await?;
     Ok(took)
 }
 
 /// Deletes a cluster, so that the next measurement has the computer to itself.
-async fn remove(bed: &Bed, look: &Look) -> Result<()> {
-    look.delete("Cluster", &look.cluster).await?;
-    crate::until::until(format!("the machines of {} are gone", look.namespace), PATIENCE, async || {
+async fn remove(bed: &Bed, handle: &ClusterHandle) -> Result<()> {
+    handle.delete("Cluster", &handle.cluster).await?;
+    crate::until::until(format!("the machines of {} are gone", handle.namespace), PATIENCE, async || {
         let machines = bed.machines.list()?;
-        Ok(machines.iter().all(|machine| machine.spec().namespace != look.namespace).then_some(()))
+        Ok(machines.iter().all(|machine| machine.spec().namespace != handle.namespace).then_some(()))
     })
     .await
 }

@@ -7,7 +7,7 @@ pub mod snapshot;
 pub mod tree;
 
 use crate::apply::{apply_object, documents};
-use crate::bed::{Bed, EXAMPLE, Look, Manifests, repository};
+use crate::bed::{Bed, ClusterHandle, EXAMPLE, Manifests, repository};
 use crate::plane::workload::WorkloadApiServer;
 use crate::world::World;
 use anyhow::{Context, Result, bail};
@@ -37,13 +37,13 @@ pub async fn run(world: &World, once: bool) -> Result<()> {
     for document in documents(&text)? {
         apply_object(&bed.client(), &document).await?;
     }
-    let look = Look::at(&bed.client(), &Manifests::new("default", "demo")?);
+    let handle = ClusterHandle::new(&bed.client(), &Manifests::new("default", "demo")?);
     let mut milestones = Milestones::default();
-    watch(&look, begun, &mut milestones).await?;
+    watch(&handle, begun, &mut milestones).await?;
 
     println!("\nProof: a kube-apiserver with nothing but the published endpoints and Secrets");
-    prove(&bed, &look).await?;
-    summary(&bed, &look, &milestones).await?;
+    prove(&bed, &handle).await?;
+    summary(&bed, &handle, &milestones).await?;
     stay(once).await;
     Ok(())
 }
@@ -70,10 +70,10 @@ fn note_etcd(milestones: &mut Milestones, snapshot: &Snapshot, elapsed: Duration
 }
 
 /// Shows the cluster until etcd is ready and the control plane has made its first Machine with bootstrap data.
-async fn watch(look: &Look, begun: Instant, milestones: &mut Milestones) -> Result<()> {
+async fn watch(handle: &ClusterHandle, begun: Instant, milestones: &mut Milestones) -> Result<()> {
     let mut screen = Screen::default();
     loop {
-        let snapshot = Snapshot::take(look).await?;
+        let snapshot = Snapshot::take(handle).await?;
         let elapsed = begun.elapsed();
         note_etcd(milestones, &snapshot, elapsed);
         screen.show(&tree::lines(&snapshot, elapsed, screen.is_watched()));
@@ -88,9 +88,9 @@ async fn watch(look: &Look, begun: Instant, milestones: &mut Milestones) -> Resu
 }
 
 /// Starts an API server on the new etcd and stores an object in it.
-async fn prove(bed: &Bed, look: &Look) -> Result<()> {
+async fn prove(bed: &Bed, handle: &ClusterHandle) -> Result<()> {
     let begun = Instant::now();
-    let access = look.etcd_access().await?;
+    let access = handle.etcd_access().await?;
     let server = WorkloadApiServer::start(bed.world(), &access).await?;
     println!("  ready after {:.1} s, on {}", begun.elapsed().as_secs_f32(), access.endpoints.join(", "));
     server.store_an_object().await?;
@@ -98,14 +98,14 @@ async fn prove(bed: &Bed, look: &Look) -> Result<()> {
     Ok(())
 }
 
-async fn summary(bed: &Bed, look: &Look, milestones: &Milestones) -> Result<()> {
+async fn summary(bed: &Bed, handle: &ClusterHandle, milestones: &Milestones) -> Result<()> {
     println!("\nTimes");
     milestones.table().iter().for_each(|line| println!("{line}"));
     println!("\nWhere things are");
     println!("  look around   hack/enter.sh kubectl get clusters,etcdclusters.etcdcluster.cluster.x-k8s.io,machines");
     println!("                hack/enter.sh local-infrastructure machine list");
-    println!("  endpoints     {}", look.status().await?.endpoints);
-    println!("  Secrets       {}", look.secret_names().await?.join(", "));
+    println!("  endpoints     {}", handle.status().await?.endpoints);
+    println!("  Secrets       {}", handle.secret_names().await?.join(", "));
     println!("  logs          {}", bed.world().logs().display());
     Ok(())
 }

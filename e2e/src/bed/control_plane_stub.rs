@@ -9,7 +9,7 @@ mod provider;
 mod rollout;
 mod status;
 
-use super::{Bed, Look, Manifests};
+use super::{Bed, ClusterHandle, Manifests};
 use crate::plane::workload::Workload;
 use crate::until::until;
 use anyhow::{Result, ensure};
@@ -60,15 +60,15 @@ impl ControlPlaneStub {
     ///
     /// # Errors
     /// When it cannot get at the management plane, or has no place for its API servers.
-    pub async fn start(bed: &Bed, look: &Look) -> Result<Self> {
-        let look = Look { client: bed.plane.client_for(USER).await?, ..look.clone() };
-        let workload = Workload::at(bed.world(), &format!("control-plane-{}", look.namespace))?;
+    pub async fn start(bed: &Bed, handle: &ClusterHandle) -> Result<Self> {
+        let handle = ClusterHandle { client: bed.plane.client_for(USER).await?, ..handle.clone() };
+        let workload = Workload::at(bed.world(), &format!("control-plane-{}", handle.namespace))?;
         let balancer = Balancer::start().await?;
         let kubeconfig = workload.kubeconfig(balancer.port())?;
-        let observed = bed.observed_servers(&format!("{}/{}", look.namespace, look.cluster));
+        let observed = bed.observed_servers(&format!("{}/{}", handle.namespace, handle.cluster));
         let (behaviour, orders) = watch::channel(Behaviour::Rolls);
         let (news, seen) = watch::channel(Seen::default());
-        let provider = Provider::new(look, workload, balancer, observed, orders);
+        let provider = Provider::new(handle, workload, balancer, observed, orders);
         Ok(Self { kubeconfig, behaviour, seen, task: tokio::spawn(provider.run(news)) })
     }
 

@@ -1,6 +1,6 @@
 //! What people are told: events.
 
-use super::Look;
+use super::ClusterHandle;
 use crate::until::until;
 use anyhow::{Result, bail};
 use k8s_openapi::api::events::v1::Event;
@@ -11,7 +11,7 @@ use std::time::Duration;
 /// Events come after the status that they are about, on a busy computer a good while.
 const PUBLISHED: Duration = Duration::from_secs(60);
 
-impl Look {
+impl ClusterHandle {
     /// Events about an object, oldest first, as `<type> <reason>: <note>`.
     ///
     /// # Errors

@@ -1,6 +1,6 @@
 //! What there is once clusters are up: exactly what they consist of, and nothing beside it.
 
-use super::{Bed, Look};
+use super::{Bed, ClusterHandle};
 use crate::until::until;
 use anyhow::{Context, Result, bail, ensure};
 use api::names;
@@ -19,15 +19,15 @@ impl Bed {
     ///
     /// # Errors
     /// When something is missing, or there is more; the error names it.
-    pub async fn exactly(&self, clusters: &[(&Look, usize)]) -> Result<()> {
+    pub async fn exactly(&self, clusters: &[(&ClusterHandle, usize)]) -> Result<()> {
         let (first, _) = clusters.first().context("no cluster to look at")?;
-        for (look, _) in clusters {
-            look.until_control_plane_data(SETTLES).await?;
+        for (handle, _) in clusters {
+            handle.until_control_plane_data(SETTLES).await?;
         }
         until(format!("exactly what belongs there is in {}", first.namespace), SETTLES, async || {
             let mut wanted = BTreeSet::new();
-            for (look, replicas) in clusters {
-                wanted.extend(look.belongings(*replicas).await?);
+            for (handle, replicas) in clusters {
+                wanted.extend(handle.belongings(*replicas).await?);
             }
             let found = self.found(first).await?;
             let list = |of: Vec<&String>| of.iter().map(|name| name.as_str()).collect::<Vec<_>>().join(", ");
@@ -38,38 +38,38 @@ impl Bed {
             Ok(Some(()))
         })
         .await?;
-        for (look, replicas) in clusters {
-            self.one_etcd(look, *replicas).await.with_context(|| format!("etcd of {}", look.cluster))?;
+        for (handle, replicas) in clusters {
+            self.one_etcd(handle, *replicas).await.with_context(|| format!("etcd of {}", handle.cluster))?;
         }
         Ok(())
     }
 
     /// Everything of interest in the namespace of `look`, its machines included.
-    async fn found(&self, look: &Look) -> Result<BTreeSet<String>> {
+    async fn found(&self, handle: &ClusterHandle) -> Result<BTreeSet<String>> {
         let mut found = BTreeSet::new();
         for kind in ["Machine", "LocalMachine", "EtcdadmConfig"] {
-            found.extend(look.names(kind, "").await?.into_iter().map(|name| format!("{kind} {name}")));
+            found.extend(handle.names(kind, "").await?.into_iter().map(|name| format!("{kind} {name}")));
         }
-        found.extend(look.secret_names().await?.into_iter().map(|name| format!("Secret {name}")));
-        found.extend(look.config_map_names().await?.into_iter().map(|name| format!("ConfigMap {name}")));
+        found.extend(handle.secret_names().await?.into_iter().map(|name| format!("Secret {name}")));
+        found.extend(handle.config_map_names().await?.into_iter().map(|name| format!("ConfigMap {name}")));
         let machines = self.machines.list()?;
-        let machines = machines.iter().map(|machine| machine.spec()).filter(|spec| spec.namespace == look.namespace);
+        let machines = machines.iter().map(|machine| machine.spec()).filter(|spec| spec.namespace == handle.namespace);
         found.extend(machines.map(|spec| format!("machine {}", spec.name)));
         Ok(found)
     }
 
     /// What etcd says of itself, and the status of it.
-    async fn one_etcd(&self, look: &Look, replicas: usize) -> Result<()> {
-        let wanted = look.member_names(replicas);
-        let etcd = look.membership(&self.machines, &wanted).await?;
+    async fn one_etcd(&self, handle: &ClusterHandle, replicas: usize) -> Result<()> {
+        let wanted = handle.member_names(replicas);
+        let etcd = handle.membership(&self.machines, &wanted).await?;
         ensure!(etcd.members.len() == replicas, "{replicas} members are wanted, etcd has {:?}", etcd.members);
         ensure!(etcd.voters() == wanted, "{wanted:?} should vote, etcd has {:?}", etcd.members);
         for member in &etcd.members {
-            let address = self.machines.get(&look.namespace, &member.name)?.address();
+            let address = self.machines.get(&handle.namespace, &member.name)?.address();
             let own = format!("https://{address}:2380");
             ensure!(member.peer_urls == [own], "member {} on {address} has {:?}", member.name, member.peer_urls);
         }
-        let status = look.status().await?;
+        let status = handle.status().await?;
         ensure!(
             status.cluster_id == etcd.cluster_id,
             "the status says {}, etcd {}",
@@ -78,7 +78,7 @@ impl Bed {
         );
         let mut initialized = Vec::new();
         for name in &wanted {
-            if look.secret(name, "value").await?.contains("etcdadm init") {
+            if handle.secret(name, "value").await?.contains("etcdadm init") {
                 initialized.push(name);
             }
         }
@@ -91,14 +91,14 @@ impl Bed {
     /// # Errors
     /// When something stays; the error names it.
     pub async fn clear(&self, timeout: Duration) -> Result<()> {
-        let anywhere = Look::anywhere(&self.client());
+        let anywhere = ClusterHandle::anywhere(&self.client());
         for kind in ["Cluster", "EtcdCluster"] {
             for object in anywhere.everywhere(kind).list(&ListParams::default()).await?.items {
                 let namespace = object.namespace().unwrap_or_default();
-                let look = Look { namespace, etcd: object.name_any(), ..anywhere.clone() };
+                let handle = ClusterHandle { namespace, etcd: object.name_any(), ..anywhere.clone() };
                 let deleted = match kind {
-                    "EtcdCluster" => look.delete_etcd().await,
-                    _ => look.delete(kind, &object.name_any()).await,
+                    "EtcdCluster" => handle.delete_etcd().await,
+                    _ => handle.delete(kind, &object.name_any()).await,
                 };
                 match deleted {
                     Err(error) if !format!("{error:#}").contains("NotFound") => return Err(error),
@@ -139,7 +139,7 @@ impl Bed {
     }
 }
 
-impl Look {
+impl ClusterHandle {
     /// Names of `replicas` members, their Machines, and what these are made of.
     #[must_use]
     pub fn member_names(&self, replicas: usize) -> Vec<String> {

@@ -1,6 +1,6 @@
 //! etcd's own word, asked on its own machines: what our status says is checked against it.
 
-use super::Look;
+use super::ClusterHandle;
 use anyhow::{Context, Result, ensure};
 use local_infrastructure::machine::{Machine, Machines};
 use serde::Deserialize;
@@ -68,7 +68,7 @@ impl Membership {
     }
 }
 
-impl Look {
+impl ClusterHandle {
     /// The member list that all of these machines' members agree on.
     ///
     /// # Errors

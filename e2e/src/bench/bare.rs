@@ -4,7 +4,7 @@
 use super::PATIENCE;
 use crate::apply::apply_object;
 use crate::bed::data::said;
-use crate::bed::{Bed, Look, Manifests, Membership};
+use crate::bed::{Bed, ClusterHandle, Manifests, Membership};
 use crate::until::until;
 use anyhow::{Context, Result, anyhow, ensure};
 use etcdadm_bootstrap::build::{Bootstrap, CertificateAuthority, Role, SecretValues, render};
@@ -34,7 +34,7 @@ pub(super) enum Pace {
 /// same, Cluster API and its pace included.
 pub(super) async fn through_cluster_api(bed: &Bed, namespace: &str) -> Result<Duration> {
     let client = bed.client();
-    Look::make_namespace(&client, namespace).await?;
+    ClusterHandle::make_namespace(&client, namespace).await?;
     let manifests = Manifests::new(namespace, "demo")?
         .without(|document| {
             matches!(document["kind"].as_str(), Some("EtcdCluster" | "KubeadmControlPlane" | "LocalMachineTemplate"))
@@ -48,7 +48,7 @@ pub(super) async fn through_cluster_api(bed: &Bed, namespace: &str) -> Result<Du
     let data = UserData::new(Pace::OneByOne)?;
     let begun = Instant::now();
     manifests.apply(&client).await?;
-    let look = Look::at(&client, &manifests);
+    let handle = ClusterHandle::new(&client, &manifests);
     let mut addresses = Vec::new();
     for index in 0..MEMBERS {
         let name = format!("demo-etcd-{index}");
@@ -64,7 +64,7 @@ pub(super) async fn through_cluster_api(bed: &Bed, namespace: &str) -> Result<Du
         addresses.push(address);
     }
     let took = begun.elapsed();
-    super::remove(bed, &look).await?;
+    super::remove(bed, &handle).await?;
     Ok(took)
 }
 

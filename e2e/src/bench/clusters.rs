@@ -5,7 +5,7 @@ use super::linear::{Point, Used};
 use super::process::mebibytes;
 use super::table::Table;
 use super::{deaths, linear};
-use crate::bed::{Bed, Look, Manifests, first_address};
+use crate::bed::{Bed, ClusterHandle, Manifests, first_address};
 use crate::plane::users::PROVIDER;
 use crate::until::until;
 use crate::world::World;
@@ -57,7 +57,7 @@ pub async fn clusters(world: &World, numbers: &[usize]) -> Result<()> {
 
 async fn measure(bed: &mut Bed, number: usize, table: &mut Table) -> Result<Point> {
     let client = bed.client();
-    Look::make_namespace(&client, NAMESPACE).await?;
+    ClusterHandle::make_namespace(&client, NAMESPACE).await?;
     let (mark, begun) = (bed.plane.mark(), Instant::now());
     let apply = stream::iter(0..number).map(async |number| cluster(number)?.apply(&client).await);
     apply.buffer_unordered(AT_ONCE).try_collect::<()>().await?;
@@ -129,7 +129,8 @@ impl Figures {
 /// Freezes one of [`FROZEN`] members, and at least one. Gives their addresses.
 async fn freeze(bed: &Bed) -> Result<Vec<Ipv4Addr>> {
     let frozen = bed.frozen().context("machines are simulated")?;
-    let machines = Look::anywhere(&bed.client()).everywhere("LocalMachine").list(&ListParams::default()).await?;
+    let machines =
+        ClusterHandle::anywhere(&bed.client()).everywhere("LocalMachine").list(&ListParams::default()).await?;
     let mut addresses = Vec::new();
     for machine in machines.items.iter().step_by(FROZEN) {
         let address: Ipv4Addr = first_address(machine).context("no address")?.parse()?;

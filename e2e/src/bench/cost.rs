@@ -1,7 +1,7 @@
 //! What we ask of the API server.
 
 use super::{PATIENCE, remove, table::Table};
-use crate::bed::{Bed, Look, Manifests};
+use crate::bed::{Bed, ClusterHandle, Manifests};
 use crate::plane::users::PROVIDER;
 use anyhow::Result;
 use std::time::Duration;
@@ -12,14 +12,14 @@ const IDLE_MINUTES: u32 = 2;
 /// Counts the requests of one bring-up, and of minutes in which nothing happens.
 pub(super) async fn requests(bed: &Bed, table: &mut Table) -> Result<()> {
     let client = bed.client();
-    Look::make_namespace(&client, "counted").await?;
+    ClusterHandle::make_namespace(&client, "counted").await?;
     let manifests = Manifests::new("counted", "demo")?;
-    let look = Look::at(&client, &manifests);
+    let handle = ClusterHandle::new(&client, &manifests);
     let mark = bed.plane.mark();
     manifests.apply(&client).await?;
-    look.until_ready(PATIENCE).await?;
+    handle.until_ready(PATIENCE).await?;
     // The hand-over to the control plane belongs to it.
-    look.until_control_plane_data(PATIENCE).await?;
+    handle.until_control_plane_data(PATIENCE).await?;
     let requests = bed.plane.requests_since(mark)?.user(PROVIDER);
     eprintln!("requests of one bring-up:\n{requests}");
     table.row("API requests of ours, apply → control plane released", requests.len().to_string(), "≤ 60", "369–419");
@@ -38,5 +38,5 @@ pub(super) async fn requests(bed: &Bed, table: &mut Table) -> Result<()> {
     let per_minute = |count: usize| format!("{:.1}", count as f64 / minutes);
     table.row("idle: requests per minute, beside renewed watches", per_minute(others.len()), "0", "2 + watches");
     table.row("idle: renewed watches per minute", per_minute(idle.len() - others.len()), "", "1.6");
-    remove(bed, &look).await
+    remove(bed, &handle).await
 }

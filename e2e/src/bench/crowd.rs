@@ -2,7 +2,7 @@
 
 use super::{PATIENCE, table::Table};
 use crate::apply::{FIELD_MANAGER, api_for};
-use crate::bed::{Bed, Look, Manifests};
+use crate::bed::{Bed, ClusterHandle, Manifests};
 use crate::until::until;
 use anyhow::{Context, Result, ensure};
 use futures::{StreamExt, TryStreamExt, stream};
@@ -34,12 +34,12 @@ const GROWTH: f64 = 1.2;
 /// Measures one ready cluster of three members beside clusters that exist as API objects only: paused, without machines.
 pub(super) async fn measure(bed: &mut Bed, table: &mut Table) -> Result<Growth> {
     let client = bed.client();
-    Look::make_namespace(&client, NAMESPACE).await?;
+    ClusterHandle::make_namespace(&client, NAMESPACE).await?;
     let manifests = Manifests::new(NAMESPACE, "demo")?;
-    let look = Look::at(&client, &manifests);
+    let handle = ClusterHandle::new(&client, &manifests);
     manifests.apply(&client).await?;
-    look.until_ready(PATIENCE).await?;
-    look.until_control_plane_data(PATIENCE).await?;
+    handle.until_ready(PATIENCE).await?;
+    handle.until_control_plane_data(PATIENCE).await?;
     let (mut there, mut costs) = (1, Vec::new());
     for size in SIZES {
         let begun = Instant::now();
@@ -48,7 +48,7 @@ pub(super) async fn measure(bed: &mut Bed, table: &mut Table) -> Result<Growth> 
         there = size;
         calm(bed).await?;
         let settled = begun.elapsed();
-        let cost = changes(bed, &look).await?;
+        let cost = changes(bed, &handle).await?;
         eprintln!(
             "{size} clusters: {:.2} ms and {:.2} ms of processor time a change, {:.1} reconciles; made in {:.0} s, settled \
              after {:.0} s",
@@ -69,7 +69,7 @@ pub(super) async fn measure(bed: &mut Bed, table: &mut Table) -> Result<Growth> 
     let goal = format!("≤ {GROWTH}");
     table.row("  ratio of time, most to fewest", format!("{:.2}", growth.milliseconds), &goal, "");
     table.row("  ratio of processor time", format!("{:.2}", growth.processor), &goal, "");
-    super::remove(bed, &look).await?;
+    super::remove(bed, &handle).await?;
     Ok(growth)
 }
 
@@ -114,17 +114,17 @@ struct Cost {
 }
 
 /// Changes what means nothing, one change after the other, each waited for.
-async fn changes(bed: &mut Bed, look: &Look) -> Result<Cost> {
+async fn changes(bed: &mut Bed, handle: &ClusterHandle) -> Result<Cost> {
     let idle = processor_time(bed)?;
     tokio::time::sleep(CALM).await;
     let idle = (processor_time(bed)? - idle).as_secs_f64() / CALM.as_secs_f64();
     let (before, processor, begun) = (reconciles(bed).await?, processor_time(bed)?, Instant::now());
     for change in 0..CHANGES {
         let patch = Patch::Merge(json!({"spec": {"healthCheck": {"unhealthyAfterSeconds": 61 + change % 2}}}));
-        let changed = look.etcds().patch(&look.etcd, &PatchParams::default(), &patch).await?;
+        let changed = handle.etcds().patch(&handle.etcd, &PatchParams::default(), &patch).await?;
         let generation = changed.metadata.generation;
         until(format!("generation {generation:?} of {} is seen", changed.name_any()), PATIENCE, async || {
-            Ok((look.status().await?.observed_generation >= generation).then_some(()))
+            Ok((handle.status().await?.observed_generation >= generation).then_some(()))
         })
         .await?;
     }

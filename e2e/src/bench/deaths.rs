@@ -2,7 +2,7 @@
 
 use super::clusters::{AT_ONCE, NAMESPACE, SETTLES, until_all_are_ready};
 use super::table::Table;
-use crate::bed::{Bed, Look, first_address};
+use crate::bed::{Bed, ClusterHandle, first_address};
 use crate::percentile::percentile;
 use anyhow::{Context, Result, bail, ensure};
 use api::EtcdCluster;
@@ -96,7 +96,8 @@ async fn begun(bed: &Bed, etcds: &Api<EtcdCluster>) -> Result<Vec<Death>> {
 /// Freezes one of [`DYING`] members, in clusters of their own. Gives them by the name of their EtcdCluster.
 async fn freeze(bed: &Bed) -> Result<BTreeMap<String, Death>> {
     let frozen = bed.frozen().context("machines are simulated")?;
-    let machines = Look::anywhere(&bed.client()).everywhere("LocalMachine").list(&ListParams::default()).await?;
+    let machines =
+        ClusterHandle::anywhere(&bed.client()).everywhere("LocalMachine").list(&ListParams::default()).await?;
     let mut deaths = BTreeMap::new();
     for machine in machines.items.iter().skip(FIRST).step_by(DYING) {
         let name = machine.name_any();

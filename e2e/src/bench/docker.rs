@@ -1,7 +1,7 @@
 //! On Cluster API's docker infrastructure: bring-up, each part of the way to a Kubernetes cluster; and a member that is killed.
 
 use super::{PATIENCE, median};
-use crate::bed::{Look, Manifests};
+use crate::bed::{ClusterHandle, Manifests};
 use crate::bench::table::Table;
 use crate::demo::docker::travel;
 use crate::demo::milestones::Milestones;
@@ -62,21 +62,21 @@ pub async fn run(world: &World, rounds: usize) -> Result<()> {
 /// that was so again: 60 s of failing checks, as by default, and the replacement.
 async fn kills(bed: &DockerBed, times: usize) -> Result<Vec<Duration>> {
     let client = bed.client();
-    Look::make_namespace(&client, "docker-kills").await?;
+    ClusterHandle::make_namespace(&client, "docker-kills").await?;
     let manifests = Manifests::of(EXAMPLE, "docker-kills", "docker-kills")?;
     let manifests = manifests.without(|document| document["kind"] == "MachineDeployment").without_control_plane();
-    let look = Look::at(&client, &manifests);
+    let handle = ClusterHandle::new(&client, &manifests);
     manifests.apply(&client).await?;
-    look.until_ready(PATIENCE).await?;
+    handle.until_ready(PATIENCE).await?;
     let mut took = Vec::new();
     for round in 0..times {
         tokio::time::sleep(SETTLES).await;
-        let status = look.status().await?;
+        let status = handle.status().await?;
         let victim = status.members.into_iter().find(|member| !member.leader).context("there is no follower")?.machine;
         let begun = Instant::now();
         bed.kill(&victim).await?;
         until(format!("{victim} is replaced"), PATIENCE * 2, async || {
-            let (status, machines) = (look.status().await?, look.etcd_machines().await?);
+            let (status, machines) = (handle.status().await?, handle.etcd_machines().await?);
             let is_gone = machines.len() == 3 && !machines.contains(&victim);
             ensure!(is_gone && status.ready && status.ready_replicas == 3, "{machines:?}: {:?}", status.conditions);
             ensure!(status.members.len() == 3, "the members are {:?}", status.members);
@@ -86,21 +86,21 @@ async fn kills(bed: &DockerBed, times: usize) -> Result<Vec<Duration>> {
         took.push(begun.elapsed());
         eprintln!("kill {}: {:.1} s", round + 1, took[round].as_secs_f64());
     }
-    look.delete("Cluster", &look.cluster).await?;
-    look.until_nothing_is_left(&["Cluster", "Machine"], PATIENCE).await?;
+    handle.delete("Cluster", &handle.cluster).await?;
+    handle.until_nothing_is_left(&["Cluster", "Machine"], PATIENCE).await?;
     Ok(took)
 }
 
 /// One bring-up, and its end, so that the next has the computer to itself.
 async fn bring_up(bed: &DockerBed, name: &str) -> Result<Milestones> {
     let client = bed.client();
-    Look::make_namespace(&client, name).await?;
+    ClusterHandle::make_namespace(&client, name).await?;
     let manifests = Manifests::of(EXAMPLE, name, name)?.without(|document| document["kind"] == "MachineDeployment");
-    let look = Look::at(&client, &manifests);
+    let handle = ClusterHandle::new(&client, &manifests);
     let begun = Instant::now();
     manifests.apply(&client).await?;
-    let (_, milestones) = travel(bed, &look, begun, 1, |_, _| ()).await?;
-    look.delete("Cluster", &look.cluster).await?;
-    look.until_nothing_is_left(&["Cluster", "Machine"], PATIENCE).await?;
+    let (_, milestones) = travel(bed, &handle, begun, 1, |_, _| ()).await?;
+    handle.delete("Cluster", &handle.cluster).await?;
+    handle.until_nothing_is_left(&["Cluster", "Machine"], PATIENCE).await?;
     Ok(milestones)
 }

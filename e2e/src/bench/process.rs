@@ -1,7 +1,7 @@
 //! The manager as a process: size, start, memory.
 
 use super::{PATIENCE, table::Table};
-use crate::bed::{Bed, Look, Manifests, programs};
+use crate::bed::{Bed, ClusterHandle, Manifests, programs};
 use crate::until::until;
 use anyhow::{Context, Result};
 use std::fs;
@@ -16,10 +16,10 @@ pub(super) async fn measure(bed: &mut Bed, table: &mut Table) -> Result<()> {
     table.row("manager: binary", format!("{:.1} MB", mega(size)), "≤ 20 MB", "61 + 58 MB");
 
     let client = bed.client();
-    Look::make_namespace(&client, "process").await?;
+    ClusterHandle::make_namespace(&client, "process").await?;
     let manifests = Manifests::new("process", "demo")?;
     manifests.apply(&client).await?;
-    Look::at(&client, &manifests).until_ready(PATIENCE).await?;
+    ClusterHandle::new(&client, &manifests).until_ready(PATIENCE).await?;
 
     let mut starts = Vec::new();
     for _ in 0..5 {

@@ -2,7 +2,7 @@
 
 use super::bare::{Bare, Pace};
 use super::{PATIENCE, table::Table};
-use crate::bed::{Bed, ControlPlaneStub, Look, Manifests, Seen, States};
+use crate::bed::{Bed, ClusterHandle, ControlPlaneStub, Manifests, Seen, States};
 use crate::history::objects::{ObjectLoad, ObjectWriters};
 use crate::history::{Figures, History, Load};
 use crate::plane::Mark;
@@ -76,14 +76,14 @@ struct Alone {
 }
 
 async fn alone(bed: &Bed, namespace: &str) -> Result<Alone> {
-    let look = applied(bed, Manifests::new(namespace, "demo")?.without_control_plane()).await?;
-    look.until_ready(PATIENCE).await?;
-    let old = look.etcd_machines().await?;
-    let writers = History::begin(bed.world(), namespace, &look.staged_etcd_access().await?, LOAD).await?;
-    let states = States::of(look.etcds(), &look.etcd).await?;
+    let handle = applied(bed, Manifests::new(namespace, "demo")?.without_control_plane()).await?;
+    handle.until_ready(PATIENCE).await?;
+    let old = handle.etcd_machines().await?;
+    let writers = History::begin(bed.world(), namespace, &handle.staged_etcd_access().await?, LOAD).await?;
+    let states = States::of(handle.etcds(), &handle.etcd).await?;
     let (mark, begun) = (bed.plane.mark(), Instant::now());
-    roll(&look).await?;
-    until_rolled(&look, &old, |status| {
+    roll(&handle).await?;
+    until_rolled(&handle, &old, |status| {
         writers.endpoints(status.endpoints.split(',').map(str::to_owned).collect());
     })
     .await?;
@@ -91,7 +91,7 @@ async fn alone(bed: &Bed, namespace: &str) -> Result<Alone> {
     let requests = asked(bed, mark)?;
     let moves = moves(&states.stop().await?);
     let figures = writers.end().await?.figures();
-    super::remove(bed, &look).await?;
+    super::remove(bed, &handle).await?;
     Ok(Alone { took, figures, moves, requests })
 }
 
@@ -127,18 +127,18 @@ struct Used {
 }
 
 async fn beside_a_control_plane(bed: &Bed, namespace: &str) -> Result<Used> {
-    let look = applied(bed, Manifests::new(namespace, "demo")?.with_control_plane_stub(SERVERS)).await?;
-    let stub = ControlPlaneStub::start(bed, &look).await?;
-    let status = look.until_ready(PATIENCE).await?;
+    let handle = applied(bed, Manifests::new(namespace, "demo")?.with_control_plane_stub(SERVERS)).await?;
+    let stub = ControlPlaneStub::start(bed, &handle).await?;
+    let status = handle.until_ready(PATIENCE).await?;
     stub.until_all_use(&status.endpoints, PATIENCE).await?;
-    look.until_cluster_condition("ManagedExternalEtcdReady", "True", "Ready", PATIENCE).await?;
-    let old = look.etcd_machines().await?;
+    handle.until_cluster_condition("ManagedExternalEtcdReady", "True", "Ready", PATIENCE).await?;
+    let old = handle.etcd_machines().await?;
     let writers = ObjectWriters::begin(&stub.kubeconfig, "kube-system", OBJECTS).await?;
-    let states = States::of(look.etcds(), &look.etcd).await?;
+    let states = States::of(handle.etcds(), &handle.etcd).await?;
     let (mark, begun) = (bed.plane.mark(), Instant::now());
-    roll(&look).await?;
+    roll(&handle).await?;
     let (mut voters, mut dead) = (0, 0);
-    until_rolled(&look, &old, |status| {
+    until_rolled(&handle, &old, |status| {
         let now = || status.members.iter().filter(|member| member.role == MemberRole::Voter);
         let urls: BTreeSet<&str> = now().map(|member| member.client_url.as_str()).collect();
         voters = voters.max(now().count());
@@ -150,7 +150,7 @@ async fn beside_a_control_plane(bed: &Bed, namespace: &str) -> Result<Used> {
     let record = writers.end().await?;
     record.check()?;
     let used = Used { took, requests, moves, voters, dead, figures: record.figures() };
-    super::remove(bed, &look).await?;
+    super::remove(bed, &handle).await?;
     stub.until_gone(PATIENCE).await?;
     Ok(used)
 }
@@ -161,24 +161,24 @@ fn unserved(seen: &Seen, voters: &BTreeSet<&str>) -> usize {
     seen.servers.iter().map(dead).max().unwrap_or_default()
 }
 
-async fn applied(bed: &Bed, manifests: Manifests) -> Result<Look> {
+async fn applied(bed: &Bed, manifests: Manifests) -> Result<ClusterHandle> {
     let client = bed.client();
-    Look::make_namespace(&client, &manifests.namespace).await?;
+    ClusterHandle::make_namespace(&client, &manifests.namespace).await?;
     manifests.apply(&client).await?;
-    Ok(Look::at(&client, &manifests))
+    Ok(ClusterHandle::new(&client, &manifests))
 }
 
 /// Asks for other machines.
-async fn roll(look: &Look) -> Result<()> {
+async fn roll(handle: &ClusterHandle) -> Result<()> {
     let spec = Patch::Merge(json!({"spec": {"etcdadmConfigSpec": {"preEtcdadmCommands": ["true"]}}}));
-    look.etcds().patch(&look.etcd, &PatchParams::default(), &spec).await?;
+    handle.etcds().patch(&handle.etcd, &PatchParams::default(), &spec).await?;
     Ok(())
 }
 
 /// Waits until three others are there and nothing is done any more. Every status on the way is shown to `seen`.
-async fn until_rolled(look: &Look, old: &[String], mut seen: impl FnMut(&EtcdClusterStatus)) -> Result<()> {
-    until(format!("the members of {} are replaced", look.namespace), PATIENCE * 2, async || {
-        let (status, machines) = (look.status().await?, look.etcd_machines().await?);
+async fn until_rolled(handle: &ClusterHandle, old: &[String], mut seen: impl FnMut(&EtcdClusterStatus)) -> Result<()> {
+    until(format!("the members of {} are replaced", handle.namespace), PATIENCE * 2, async || {
+        let (status, machines) = (handle.status().await?, handle.etcd_machines().await?);
         seen(&status);
         let left = machines.iter().any(|name| old.contains(name));
         ensure!(!left && machines.len() == old.len() && status.ready, "{machines:?}: {:?}", status.conditions);

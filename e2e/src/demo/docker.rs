@@ -1,7 +1,7 @@
 //! The demo on Cluster API's docker infrastructure: the same apply, and a whole Kubernetes cluster at its end.
 
 use super::{FRAME, Milestones, Screen, Snapshot, note_etcd, stay, tree};
-use crate::bed::{Look, Manifests};
+use crate::bed::{ClusterHandle, Manifests};
 use crate::docker::{DockerBed, Workload};
 use crate::world::World;
 use anyhow::{Result, bail, ensure};
@@ -30,17 +30,17 @@ pub async fn run(world: &World, once: bool) -> Result<()> {
     let manifests = Manifests::of(EXAMPLE, "default", "demo")?;
     let begun = Instant::now();
     manifests.apply(&bed.client()).await?;
-    let look = Look::at(&bed.client(), &manifests);
+    let handle = ClusterHandle::new(&bed.client(), &manifests);
     let mut screen = Screen::default();
     let show =
         |snapshot: &Snapshot, elapsed: Duration| screen.show(&tree::lines(snapshot, elapsed, screen.is_watched()));
-    let (workload, milestones) = travel(&bed, &look, begun, NODES, show).await?;
+    let (workload, milestones) = travel(&bed, &handle, begun, NODES, show).await?;
 
     println!("\nProof: kubectl with the kubeconfig that the control plane has published");
     print!("{}", workload.kubectl(&["get", "nodes", "--output", "wide"])?);
     workload.store("it-works").await?;
     println!("ConfigMap kube-system/it-works stored and read back");
-    for member in &look.status().await?.members {
+    for member in &handle.status().await?.members {
         let keys = ["/opt/bin/etcdctl.sh", "get", "--prefix", "/registry/", "--keys-only", "--consistency=s"];
         let count = bed.exec(&member.machine, &keys).await?.lines().filter(|line| !line.is_empty()).count();
         ensure!(count > 0, "etcd member {} has no keys of Kubernetes", member.name);
@@ -54,8 +54,8 @@ pub async fn run(world: &World, once: bool) -> Result<()> {
     println!("                hack/enter.sh docker ps");
     println!("                hack/enter.sh docker exec demo-etcd-0 /opt/bin/etcdctl.sh member list");
     println!("  the cluster   hack/enter.sh kubectl --kubeconfig {} get nodes", workload.kubeconfig().display());
-    println!("  endpoints     {}", look.status().await?.endpoints);
-    println!("  Secrets       {}", look.secret_names().await?.join(", "));
+    println!("  endpoints     {}", handle.status().await?.endpoints);
+    println!("  Secrets       {}", handle.secret_names().await?.join(", "));
     println!("  logs          {}", world.logs().display());
     stay(once).await;
     bed.stop().await
@@ -67,7 +67,7 @@ pub async fn run(world: &World, once: bool) -> Result<()> {
 /// When it has not come up after ten minutes.
 pub async fn travel(
     bed: &DockerBed,
-    look: &Look,
+    handle: &ClusterHandle,
     begun: Instant,
     nodes: usize,
     mut show: impl FnMut(&Snapshot, Duration),
@@ -75,11 +75,11 @@ pub async fn travel(
     let mut milestones = Milestones::default();
     let mut workload = None;
     loop {
-        let snapshot = Snapshot::take(look).await?;
+        let snapshot = Snapshot::take(handle).await?;
         let elapsed = begun.elapsed();
         note_etcd(&mut milestones, &snapshot, elapsed);
         if workload.is_none() && snapshot.control_plane_has_data() {
-            workload = Workload::find(bed, look).await.ok();
+            workload = Workload::find(bed, handle).await.ok();
         }
         if workload.is_some() {
             milestones.reach("Kubernetes API server ready", elapsed);
@@ -96,7 +96,7 @@ pub async fn travel(
             return Ok((workload, milestones));
         }
         if elapsed > PATIENCE {
-            bail!("cluster {} has not come up in {} s", look.cluster, PATIENCE.as_secs());
+            bail!("cluster {} has not come up in {} s", handle.cluster, PATIENCE.as_secs());
         }
         tokio::time::sleep(FRAME).await;
     }

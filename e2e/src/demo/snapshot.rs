@@ -1,6 +1,6 @@
 //! What the demo shows of a cluster, read in one go.
 
-use crate::bed::Look;
+use crate::bed::ClusterHandle;
 use anyhow::{Context, Result};
 use api::EtcdClusterStatus;
 use k8s_openapi::jiff::Timestamp;
@@ -41,11 +41,11 @@ impl Snapshot {
     ///
     /// # Errors
     /// When the API server does not answer.
-    pub async fn take(look: &Look) -> Result<Self> {
-        let machines = look.api("Machine").list(&ListParams::default()).await?.items;
-        let etcd = look.etcds().get(&look.etcd).await?;
-        let cluster = look.api("Cluster").get(&look.cluster).await?;
-        let control_plane = look.api("KubeadmControlPlane").get(&look.control_plane).await?;
+    pub async fn take(handle: &ClusterHandle) -> Result<Self> {
+        let machines = handle.api("Machine").list(&ListParams::default()).await?.items;
+        let etcd = handle.etcds().get(&handle.etcd).await?;
+        let cluster = handle.api("Cluster").get(&handle.cluster).await?;
+        let control_plane = handle.api("KubeadmControlPlane").get(&handle.control_plane).await?;
         let is_control_plane =
             |machine: &&DynamicObject| machine.labels().contains_key("cluster.x-k8s.io/control-plane");
         let endpoints = "/spec/kubeadmConfigSpec/clusterConfiguration/etcd/external/endpoints";
@@ -55,12 +55,12 @@ impl Snapshot {
             Objects { etcds: vec![etcd], machines: machines.clone(), clusters: vec![cluster], ..Objects::default() };
         let etcd = objects.snapshots(now()).pop().context("the EtcdCluster that was just read is not there")?;
         Ok(Self {
-            cluster: look.cluster.clone(),
+            cluster: handle.cluster.clone(),
             cluster_condition,
             now: etcd.now,
             etcd: Report::new(&etcd),
             status,
-            control_plane: look.control_plane.clone(),
+            control_plane: handle.control_plane.clone(),
             paused: control_plane.annotations().contains_key(api::names::PAUSED_ANNOTATION),
             endpoints: strings(control_plane.data.pointer(endpoints)),
             control_plane_machines: machines

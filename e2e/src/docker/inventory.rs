@@ -2,7 +2,7 @@
 
 use super::DockerBed;
 use super::daemon::Daemon;
-use crate::bed::Look;
+use crate::bed::ClusterHandle;
 use crate::until::until;
 use anyhow::{Context, Result, bail};
 use api::names;
@@ -85,13 +85,13 @@ impl DockerBed {
     /// When something stays; the error names it.
     pub async fn clear(&mut self, timeout: Duration) -> Result<()> {
         self.restore().await?;
-        let anywhere = Look::anywhere(&self.client());
+        let anywhere = ClusterHandle::anywhere(&self.client());
         for kind in ["Cluster", "EtcdCluster"] {
             for object in anywhere.everywhere(kind).list(&ListParams::default()).await?.items {
-                let look = anywhere.clone().within(object.namespace()).with_etcd(&object.name_any());
+                let handle = anywhere.clone().within(object.namespace()).with_etcd(&object.name_any());
                 let deleted = match kind {
-                    "EtcdCluster" => look.delete_etcd().await,
-                    _ => look.delete(kind, &object.name_any()).await,
+                    "EtcdCluster" => handle.delete_etcd().await,
+                    _ => handle.delete(kind, &object.name_any()).await,
                 };
                 match deleted {
                     Err(error) if !format!("{error:#}").contains("NotFound") => return Err(error),
@@ -130,7 +130,7 @@ impl DockerBed {
 }
 
 /// A paused control plane is never deleted.
-async fn lift_pauses(anywhere: &Look) -> Result<()> {
+async fn lift_pauses(anywhere: &ClusterHandle) -> Result<()> {
     let annotations = json!({names::PAUSED_ANNOTATION: null});
     for kind in ["Cluster", "KubeadmControlPlane"] {
         for object in anywhere.everywhere(kind).list(&ListParams::default()).await?.items {
@@ -138,8 +138,9 @@ async fn lift_pauses(anywhere: &Look) -> Result<()> {
             if kind == "Cluster" {
                 patch["spec"] = json!({"paused": null});
             }
-            let look = anywhere.clone().within(object.namespace());
-            let answer = look.api(kind).patch(&object.name_any(), &PatchParams::default(), &Patch::Merge(&patch)).await;
+            let handle = anywhere.clone().within(object.namespace());
+            let answer =
+                handle.api(kind).patch(&object.name_any(), &PatchParams::default(), &Patch::Merge(&patch)).await;
             match answer {
                 Err(kube::Error::Api(status)) if status.code == 404 => {}
                 answer => _ = answer.with_context(|| format!("lift the pause of {kind} {}", object.name_any()))?,

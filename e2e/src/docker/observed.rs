@@ -3,7 +3,7 @@
 
 use super::DockerBed;
 use super::volumes::Volumes;
-use crate::bed::Look;
+use crate::bed::ClusterHandle;
 use crate::observer::record::ApiServer;
 use crate::observer::{Observation, Silence};
 use anyhow::Result;
@@ -47,9 +47,9 @@ impl DockerBed {
 
     /// A Kubernetes cluster works: from now on it is asked whether its API server is ready, whichever the load balancer
     /// leads to. Which endpoints each of them has, their configurations say.
-    pub(super) fn observe_api_server(&self, look: &Look, kubeconfig: &Path) {
+    pub(super) fn observe_api_server(&self, handle: &ClusterHandle, kubeconfig: &Path) {
         if let Some(observed) = &self.observed {
-            let cluster = format!("{}/{}", look.namespace, look.cluster);
+            let cluster = format!("{}/{}", handle.namespace, handle.cluster);
             let name = format!("{cluster} (load balancer)");
             let told = ApiServer { name, cluster, ..ApiServer::default() };
             observed.observation.observer().servers().runs(told, kubeconfig);

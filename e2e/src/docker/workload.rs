@@ -1,7 +1,7 @@
 //! The Kubernetes cluster that comes out of it, as its user meets it: through the kubeconfig Secret.
 
 use super::DockerBed;
-use crate::bed::Look;
+use crate::bed::ClusterHandle;
 use crate::process::output;
 use crate::until::until;
 use anyhow::{Context, Result, bail, ensure};
@@ -26,14 +26,14 @@ impl Workload {
     ///
     /// # Errors
     /// When it is not; the error says what is missing.
-    pub async fn find(bed: &DockerBed, look: &Look) -> Result<Self> {
-        let text = look.secret(&format!("{}-kubeconfig", look.cluster), "value").await?;
+    pub async fn find(bed: &DockerBed, handle: &ClusterHandle) -> Result<Self> {
+        let text = handle.secret(&format!("{}-kubeconfig", handle.cluster), "value").await?;
         let options = KubeConfigOptions::default();
         let mut config = Config::from_custom_kubeconfig(Kubeconfig::from_yaml(&text)?, &options).await?;
         config.connect_timeout = Some(Duration::from_secs(2));
         let client = Client::try_from(config)?;
         client.request_text(http::Request::get("/readyz").body(Vec::new())?).await?;
-        let kubeconfig = bed.world().state("kubeconfigs")?.join(&look.cluster);
+        let kubeconfig = bed.world().state("kubeconfigs")?.join(&handle.cluster);
         fs::write(&kubeconfig, text).with_context(|| format!("write {}", kubeconfig.display()))?;
         Ok(Self { client, kubeconfig, kubectl: bed.world().tools().kubectl.clone() })
     }
@@ -42,10 +42,10 @@ impl Workload {
     ///
     /// # Errors
     /// When it is not in time.
-    pub async fn until_ready(bed: &DockerBed, look: &Look, timeout: Duration) -> Result<Self> {
-        let what = format!("the API server of {} is ready", look.cluster);
-        let found = until(what, timeout, async || Self::find(bed, look).await.map(Some)).await?;
-        bed.observe_api_server(look, &found.kubeconfig);
+    pub async fn until_ready(bed: &DockerBed, handle: &ClusterHandle, timeout: Duration) -> Result<Self> {
+        let what = format!("the API server of {} is ready", handle.cluster);
+        let found = until(what, timeout, async || Self::find(bed, handle).await.map(Some)).await?;
+        bed.observe_api_server(handle, &found.kubeconfig);
         Ok(found)
     }
 

@@ -14,7 +14,7 @@ use super::gate::{Call, Gate, Rule, Strike, Writes};
 use super::manager::FaultyManager;
 use super::redirect::{OWN_ADDRESS, Redirect};
 use super::relay::{Body, HTTP_2, Server, relay};
-use crate::bed::{Bed, Look, first_address};
+use crate::bed::{Bed, ClusterHandle, first_address};
 use crate::simulated;
 use crate::world::{ADDRESS, PREFIX_LENGTH};
 use anyhow::{Context, Result};
@@ -49,7 +49,7 @@ struct Watched {
 }
 
 struct Cluster {
-    look: Look,
+    handle: ClusterHandle,
     gate: Arc<Gate<EtcdCall>>,
 }
 
@@ -83,11 +83,11 @@ impl EtcdProxy {
     /// Has these rules be applied to what `manager` asks the members of a cluster, the only one of its namespace. Call it
     /// before the cluster comes up.
     #[must_use]
-    pub fn between(&self, manager: &FaultyManager, look: &Look, rules: Vec<Rule<EtcdCall>>) -> EtcdCalls {
+    pub fn between(&self, manager: &FaultyManager, handle: &ClusterHandle, rules: Vec<Rule<EtcdCall>>) -> EtcdCalls {
         let gate = Arc::new(Gate::new(manager.victim(), rules));
-        let cluster = Arc::new(Cluster { look: look.clone(), gate: gate.clone() });
+        let cluster = Arc::new(Cluster { handle: handle.clone(), gate: gate.clone() });
         let mut clusters = self.watched.clusters.lock().unwrap_or_else(PoisonError::into_inner);
-        clusters.insert(look.namespace.clone(), cluster);
+        clusters.insert(handle.namespace.clone(), cluster);
         EtcdCalls(gate)
     }
 }
@@ -127,7 +127,7 @@ impl Watched {
             copy_bidirectional(&mut stream, &mut server).await?;
             return Ok(());
         };
-        let tls = EtcdTls::of(&cluster.look, *member.ip()).await?;
+        let tls = EtcdTls::of(&cluster.handle, *member.ip()).await?;
         let stream = tls.acceptor.accept(stream).await?;
         // Only a process that lives makes a handshake.
         let life = cluster.gate.life();
@@ -151,7 +151,7 @@ impl Watched {
     async fn cluster_of_simulated(&self, address: &str) -> Option<(String, Arc<Cluster>)> {
         let clusters = self.clusters.lock().unwrap_or_else(PoisonError::into_inner).clone();
         for cluster in clusters.into_values() {
-            let Ok(machines) = cluster.look.api("LocalMachine").list(&ListParams::default()).await else { continue };
+            let Ok(machines) = cluster.handle.api("LocalMachine").list(&ListParams::default()).await else { continue };
             let found = machines.items.iter().find(|machine| first_address(machine) == Some(address));
             if let Some(machine) = found {
                 return Some((machine.name_any(), cluster));

@@ -1,7 +1,7 @@
 //! TLS in the place of a member, and in that of the manager: with certificates of the cluster's own CA.
 
 use super::relay::HTTP_2;
-use crate::bed::Look;
+use crate::bed::ClusterHandle;
 use crate::tls::{self, Authority, Identity};
 use anyhow::{Context, Result};
 use api::names;
@@ -26,10 +26,11 @@ impl EtcdTls {
     ///
     /// # Errors
     /// When the cluster has no CA yet.
-    pub(super) async fn of(look: &Look, address: Ipv4Addr) -> Result<Self> {
-        let secret = names::ca_secret(&look.cluster);
-        let authority = look.secret(&secret, "tls.crt").await?;
-        let cluster = Authority::from_pem(&authority, &look.secret(&secret, "tls.key").await?).context("etcd's CA")?;
+    pub(super) async fn of(handle: &ClusterHandle, address: Ipv4Addr) -> Result<Self> {
+        let secret = names::ca_secret(&handle.cluster);
+        let authority = handle.secret(&secret, "tls.crt").await?;
+        let cluster =
+            Authority::from_pem(&authority, &handle.secret(&secret, "tls.key").await?).context("etcd's CA")?;
         let member = cluster.member("member", address)?;
         let manager = cluster.client(MANAGER)?;
         let acceptor = tls::acceptor(&member, Some(&authority), &[HTTP_2, b"http/1.1"])?;

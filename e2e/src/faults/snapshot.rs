@@ -2,7 +2,7 @@
 
 mod normal;
 
-use crate::bed::Look;
+use crate::bed::ClusterHandle;
 use anyhow::Result;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
@@ -36,21 +36,21 @@ impl Snapshot {
     ///
     /// # Errors
     /// When something cannot be read.
-    pub async fn of(look: &Look) -> Result<Self> {
+    pub async fn of(handle: &ClusterHandle) -> Result<Self> {
         let mut objects = Vec::new();
         for kind in OURS.into_iter().chain(SHARED) {
-            for object in look.api(kind).list(&ListParams::default()).await?.items {
+            for object in handle.api(kind).list(&ListParams::default()).await?.items {
                 objects.push((kind, serde_json::to_value(&object)?));
             }
         }
-        for secret in look.secrets().list(&ListParams::default()).await?.items {
+        for secret in handle.secrets().list(&ListParams::default()).await?.items {
             objects.push(("Secret", serde_json::to_value(&secret)?));
         }
-        let maps: Api<ConfigMap> = Api::namespaced(look.api("Cluster").into_client(), &look.namespace);
+        let maps: Api<ConfigMap> = Api::namespaced(handle.api("Cluster").into_client(), &handle.namespace);
         for map in maps.list(&ListParams::default()).await?.items {
             objects.push(("ConfigMap", serde_json::to_value(&map)?));
         }
-        let names = Names::in_objects(&look.namespace, &objects);
+        let names = Names::in_objects(&handle.namespace, &objects);
         let normal = objects.into_iter().map(|(kind, object)| {
             let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
             (names.replace(&format!("{kind} {name}")), names.normal(compared(kind, object)))

@@ -3,7 +3,7 @@
 use crate::clusters::{PATIENCE, gone};
 use crate::writes::Writer;
 use anyhow::{Result, ensure};
-use e2e::bed::{Look, Manifests};
+use e2e::bed::{ClusterHandle, Manifests};
 use e2e::docker::{DockerBed, Workload};
 use e2e::until::{Broken, until};
 use futures::try_join;
@@ -19,19 +19,19 @@ const GAP: Duration = Duration::from_secs(30);
 pub(crate) async fn two_of_three_machines(bed: &mut DockerBed) -> Result<()> {
     let bed = &*bed;
     let client = bed.client();
-    Look::make_namespace(&client, "by-hand").await?;
+    ClusterHandle::make_namespace(&client, "by-hand").await?;
     let manifests = Manifests::of("examples/docker/cluster.yaml", "by-hand", "by-hand")?;
     let manifests = manifests.without(|document| document["kind"] == "MachineDeployment");
-    let look = Look::at(&client, &manifests);
+    let handle = ClusterHandle::new(&client, &manifests);
     manifests.apply(&client).await?;
-    let workload = Workload::until_ready(bed, &look, PATIENCE).await?;
+    let workload = Workload::until_ready(bed, &handle, PATIENCE).await?;
     workload.until_nodes(1, PATIENCE).await?;
-    let before = look.etcd_machines().await?;
+    let before = handle.etcd_machines().await?;
     let writer = Writer::start(&workload).await?;
 
-    try_join!(look.delete("Machine", &before[0]), look.delete("Machine", &before[1]))?;
+    try_join!(handle.delete("Machine", &before[0]), handle.delete("Machine", &before[1]))?;
     until("three other members are well, and the control plane has their endpoints", REPLACED, async || {
-        let (machines, status) = (look.etcd_machines().await?, look.status().await?);
+        let (machines, status) = (handle.etcd_machines().await?, handle.status().await?);
         let available = status.conditions.iter().find(|condition| condition.type_ == "Available");
         ensure!(available.is_none_or(|condition| condition.status != "False"), Broken(format!("{available:?}")));
         ensure!(
@@ -39,13 +39,13 @@ pub(crate) async fn two_of_three_machines(bed: &mut DockerBed) -> Result<()> {
             "Machines {machines:?}"
         );
         ensure!(status.ready && status.ready_replicas == 3, "{:?}", status.conditions);
-        let published = look.control_plane_endpoints().await?.join(",");
+        let published = handle.control_plane_endpoints().await?.join(",");
         ensure!(published == status.endpoints, "the control plane has {published}, etcd {}", status.endpoints);
         Ok(Some(()))
     })
     .await?;
     workload.until_nodes(1, PATIENCE).await?;
     writer.stop(GAP).await?;
-    look.delete("Cluster", &look.cluster).await?;
-    gone(bed, &look).await
+    handle.delete("Cluster", &handle.cluster).await?;
+    gone(bed, &handle).await
 }

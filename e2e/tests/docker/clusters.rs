@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, ensure};
 use api::names::ENDPOINTS_IN_USE_ANNOTATION;
-use e2e::bed::{Look, Manifests};
+use e2e::bed::{ClusterHandle, Manifests};
 use e2e::docker::{DockerBed, EXAMPLE, KINDS};
 use e2e::plane::{Request, Requests, users};
 use e2e::until::until;
@@ -24,10 +24,10 @@ pub(crate) fn documents(namespace: &str, name: &str, replicas: i64) -> Result<Ma
 }
 
 /// Applies a cluster with so many members.
-pub(crate) async fn applied(bed: &DockerBed, namespace: &str, name: &str, replicas: i64) -> Result<Look> {
+pub(crate) async fn applied(bed: &DockerBed, namespace: &str, name: &str, replicas: i64) -> Result<ClusterHandle> {
     let manifests = documents(namespace, name, replicas)?;
     manifests.apply(&bed.client()).await?;
-    Ok(Look::at(&bed.client(), &manifests))
+    Ok(ClusterHandle::new(&bed.client(), &manifests))
 }
 
 /// The same documents, with machines of etcd that take their time before they run etcdadm: until then their container
@@ -38,17 +38,17 @@ pub(crate) fn booting_slowly(documents: Manifests) -> Manifests {
 }
 
 /// A cluster that is up, its control plane released.
-pub(crate) async fn up(bed: &DockerBed, namespace: &str, name: &str, replicas: i64) -> Result<Look> {
-    let look = applied(bed, namespace, name, replicas).await?;
-    released(&look).await?;
-    Ok(look)
+pub(crate) async fn up(bed: &DockerBed, namespace: &str, name: &str, replicas: i64) -> Result<ClusterHandle> {
+    let handle = applied(bed, namespace, name, replicas).await?;
+    released(&handle).await?;
+    Ok(handle)
 }
 
 /// Waits until etcd is Ready and the control plane, with etcd's endpoints, has made its first Machine.
-pub(crate) async fn released(look: &Look) -> Result<()> {
-    let status = look.until_ready(PATIENCE).await?;
-    let data = look.until_control_plane_data(PATIENCE).await?;
-    ensure!(!look.control_plane_is_paused().await?, "{} is still paused", look.control_plane);
+pub(crate) async fn released(handle: &ClusterHandle) -> Result<()> {
+    let status = handle.until_ready(PATIENCE).await?;
+    let data = handle.until_control_plane_data(PATIENCE).await?;
+    ensure!(!handle.control_plane_is_paused().await?, "{} is still paused", handle.control_plane);
     for endpoint in status.endpoints.split(',') {
         ensure!(endpoint.starts_with(HTTPS), "an endpoint is {endpoint:?}");
         ensure!(data.contains(endpoint), "{endpoint} is not in the first Machine's bootstrap data");
@@ -63,23 +63,29 @@ pub(crate) async fn container(bed: &DockerBed, name: &str) -> Result<()> {
 }
 
 /// Changes an object, as its user would.
-pub(crate) async fn change(look: &Look, kind: &str, name: &str, patch: &Value) -> Result<()> {
-    let answer = look.api(kind).patch(name, &PatchParams::default(), &Patch::Merge(patch)).await;
+pub(crate) async fn change(handle: &ClusterHandle, kind: &str, name: &str, patch: &Value) -> Result<()> {
+    let answer = handle.api(kind).patch(name, &PatchParams::default(), &Patch::Merge(patch)).await;
     answer.with_context(|| format!("change {kind} {name}"))?;
     Ok(())
 }
 
 /// Sets an annotation, or takes it away.
-pub(crate) async fn annotate(look: &Look, kind: &str, name: &str, key: &str, value: Option<&str>) -> Result<()> {
-    change(look, kind, name, &json!({"metadata": {"annotations": {key: value}}})).await
+pub(crate) async fn annotate(
+    handle: &ClusterHandle,
+    kind: &str,
+    name: &str,
+    key: &str,
+    value: Option<&str>,
+) -> Result<()> {
+    change(handle, kind, name, &json!({"metadata": {"annotations": {key: value}}})).await
 }
 
 /// Has etcd's members asked every second, so that a failure is seen within seconds: more of them than a member of a
 /// busy computer takes to answer. It is only reported, as so few are not a reason to replace a member there.
-pub(crate) async fn look_closely(look: &Look) -> Result<()> {
+pub(crate) async fn look_closely(handle: &ClusterHandle) -> Result<()> {
     let check = json!({"intervalSeconds": 1, "unhealthyAfterSeconds": 5});
     let patch = json!({"spec": {"healthCheck": check, "remediation": {"mode": "Report"}}});
-    change(look, "EtcdCluster", &look.etcd, &patch).await
+    change(handle, "EtcdCluster", &handle.etcd, &patch).await
 }
 
 /// The endpoints that the API server on a control-plane node was started with, sorted.
@@ -94,8 +100,8 @@ pub(crate) async fn servers(bed: &DockerBed, machine: &str) -> Result<Vec<String
 
 /// Whether these endpoints, which an API server was started with, are a list that the EtcdCluster has on record as in
 /// use.
-pub(crate) async fn is_recorded(look: &Look, endpoints: &[String]) -> Result<bool> {
-    let etcd = look.etcds().get(&look.etcd).await?;
+pub(crate) async fn is_recorded(handle: &ClusterHandle, endpoints: &[String]) -> Result<bool> {
+    let etcd = handle.etcds().get(&handle.etcd).await?;
     let recorded = etcd.annotations().get(ENDPOINTS_IN_USE_ANNOTATION).map_or("", String::as_str);
     let list = endpoints.join(",");
     Ok(recorded.split(';').any(|found| found == list))
@@ -103,10 +109,10 @@ pub(crate) async fn is_recorded(look: &Look, endpoints: &[String]) -> Result<boo
 
 /// Deletes the only Cluster, and waits until the computer is as it was before: nothing that a deletion has to take with it is
 /// left, no container, no network, no volume.
-pub(crate) async fn deleted_without_a_trace(bed: &DockerBed, look: &Look) -> Result<()> {
+pub(crate) async fn deleted_without_a_trace(bed: &DockerBed, handle: &ClusterHandle) -> Result<()> {
     let begun = Instant::now();
-    look.delete("Cluster", &look.cluster).await?;
-    look.until_nothing_is_left(&KINDS, GONE).await?;
+    handle.delete("Cluster", &handle.cluster).await?;
+    handle.until_nothing_is_left(&KINDS, GONE).await?;
     let left = bed.traces().await?;
     ensure!(left.is_empty(), "left are {left:?}");
     println!("  deletion took {:.1} s", begun.elapsed().as_secs_f32());
@@ -114,15 +120,17 @@ pub(crate) async fn deleted_without_a_trace(bed: &DockerBed, look: &Look) -> Res
 }
 
 /// Waits until nothing is left of a cluster that is being deleted: no object in its namespace, no container.
-pub(crate) async fn gone(bed: &DockerBed, look: &Look) -> Result<()> {
-    let ours = |name: &str| name == look.cluster || name.starts_with(&format!("{}-", look.cluster));
-    until(format!("nothing is left of {}", look.cluster), GONE, async || {
+pub(crate) async fn gone(bed: &DockerBed, handle: &ClusterHandle) -> Result<()> {
+    let ours = |name: &str| name == handle.cluster || name.starts_with(&format!("{}-", handle.cluster));
+    until(format!("nothing is left of {}", handle.cluster), GONE, async || {
         let mut left = Vec::new();
         for kind in KINDS {
-            left.extend(look.names(kind, "").await?.iter().filter(|n| ours(n)).map(|name| format!("{kind} {name}")));
+            left.extend(handle.names(kind, "").await?.iter().filter(|n| ours(n)).map(|name| format!("{kind} {name}")));
         }
-        left.extend(look.secret_names().await?.iter().filter(|n| ours(n)).map(|name| format!("Secret {name}")));
-        left.extend(look.config_map_names().await?.iter().filter(|n| ours(n)).map(|name| format!("ConfigMap {name}")));
+        left.extend(handle.secret_names().await?.iter().filter(|n| ours(n)).map(|name| format!("Secret {name}")));
+        left.extend(
+            handle.config_map_names().await?.iter().filter(|n| ours(n)).map(|name| format!("ConfigMap {name}")),
+        );
         left.extend(bed.containers().await?.iter().filter(|n| ours(n)).map(|name| format!("container {name}")));
         ensure!(left.is_empty(), "left are {}", left.join(", "));
         Ok(Some(()))
@@ -131,22 +139,22 @@ pub(crate) async fn gone(bed: &DockerBed, look: &Look) -> Result<()> {
 }
 
 /// Requests of one user about one cluster's objects that were granted.
-pub(crate) fn granted(requests: &Requests, look: &Look, user: &str) -> Requests {
-    let prefix = format!("{}-", look.cluster);
-    let ours = |request: &Request| request.name == look.cluster || request.name.starts_with(&prefix);
-    requests.user(user).done_in(&look.namespace).filter(ours)
+pub(crate) fn granted(requests: &Requests, handle: &ClusterHandle, user: &str) -> Requests {
+    let prefix = format!("{}-", handle.cluster);
+    let ours = |request: &Request| request.name == handle.cluster || request.name.starts_with(&prefix);
+    requests.user(user).done_in(&handle.namespace).filter(ours)
 }
 
 /// By the API server's own account: we wrote endpoints, then made the client Secret, and only then did the control plane
 /// make a Machine.
-pub(crate) fn gate_was_kept(requests: &Requests, look: &Look) -> Result<()> {
-    let ours = granted(requests, look, users::PROVIDER);
-    let written = writes_of_endpoints(requests, look);
+pub(crate) fn gate_was_kept(requests: &Requests, handle: &ClusterHandle) -> Result<()> {
+    let ours = granted(requests, handle, users::PROVIDER);
+    let written = writes_of_endpoints(requests, handle);
     let written = written.iter().next().context("nobody of us wrote endpoints")?;
-    let name = format!("{}-apiserver-etcd-client", look.cluster);
+    let name = format!("{}-apiserver-etcd-client", handle.cluster);
     let secrets = ours.verb("create").resource("secrets").filter(|request| request.name == name);
     let published = secrets.iter().next().with_context(|| format!("nobody of us made Secret {name}"))?;
-    let machines = control_plane_machines(requests, look);
+    let machines = control_plane_machines(requests, handle);
     let first = machines.iter().next().context("the control plane has made no Machine")?;
     ensure!(
         written.received < published.received && published.received < first.received,
@@ -159,13 +167,13 @@ pub(crate) fn gate_was_kept(requests: &Requests, look: &Look) -> Result<()> {
 }
 
 /// Every time that we wrote etcd's endpoints into the control plane.
-pub(crate) fn writes_of_endpoints(requests: &Requests, look: &Look) -> Requests {
-    let patches = granted(requests, look, users::PROVIDER).verb("patch").resource("kubeadmcontrolplanes");
+pub(crate) fn writes_of_endpoints(requests: &Requests, handle: &ClusterHandle) -> Requests {
+    let patches = granted(requests, handle, users::PROVIDER).verb("patch").resource("kubeadmcontrolplanes");
     patches.filter(|patch| patch.body.pointer("/spec/kubeadmConfigSpec").is_some())
 }
 
 /// Creations of Machines by the control plane.
-pub(crate) fn control_plane_machines(requests: &Requests, look: &Look) -> Requests {
-    let theirs = granted(requests, look, users::CAPI_CONTROL_PLANE).resource("machines");
+pub(crate) fn control_plane_machines(requests: &Requests, handle: &ClusterHandle) -> Requests {
+    let theirs = granted(requests, handle, users::CAPI_CONTROL_PLANE).resource("machines");
     theirs.filter(|request| request.code == 201 && request.subresource.is_empty())
 }

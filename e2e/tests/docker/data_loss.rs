@@ -4,7 +4,7 @@
 use crate::clusters::{PATIENCE, look_closely, up};
 use anyhow::{Context, Result, ensure};
 use e2e::bed::data::{DataLoss, Host, Keys, never_comes_back, said};
-use e2e::bed::{Look, States, never_ready_again};
+use e2e::bed::{ClusterHandle, States, never_ready_again};
 use e2e::docker::{Container, DockerBed};
 use e2e::until::until;
 use futures::future::try_join_all;
@@ -25,13 +25,13 @@ const OF_THE_ONLY_MEMBER: [(DataLoss, &str); 5] = [
 /// Side by side: each loss, in a cluster of its own with one member. Nothing is made in its place.
 pub(crate) async fn of_the_only_member(bed: &mut DockerBed) -> Result<()> {
     let bed = &*bed;
-    Look::make_namespace(&bed.client(), "lost-one").await?;
+    ClusterHandle::make_namespace(&bed.client(), "lost-one").await?;
     let stories = OF_THE_ONLY_MEMBER.into_iter().map(|(loss, name)| async move {
-        let look = up(bed, "lost-one", name, 1).await?;
-        look_closely(&look).await?;
-        let (lost, begun) = (&look.member_names(1)[0], Instant::now());
-        loses(bed, &look, lost, loss, &mut Keys::default()).await.with_context(|| format!("{lost}: {loss}"))?;
-        look.until_condition("Available", "False", "QuorumLost", PATIENCE).await?;
+        let handle = up(bed, "lost-one", name, 1).await?;
+        look_closely(&handle).await?;
+        let (lost, begun) = (&handle.member_names(1)[0], Instant::now());
+        loses(bed, &handle, lost, loss, &mut Keys::default()).await.with_context(|| format!("{lost}: {loss}"))?;
+        handle.until_condition("Available", "False", "QuorumLost", PATIENCE).await?;
         println!("  {lost}: {loss}: {:.1} s", begun.elapsed().as_secs_f32());
         anyhow::Ok(())
     });
@@ -64,35 +64,35 @@ pub(crate) async fn of_one_of_five(bed: &mut DockerBed) -> Result<()> {
 
 /// A cluster, which loses the data of one member after the other. Each time its Machine is deleted.
 async fn one_after_the_other(bed: &DockerBed, name: &str, replicas: usize, losses: &[(usize, DataLoss)]) -> Result<()> {
-    Look::make_namespace(&bed.client(), name).await?;
-    let look = up(bed, name, name, i64::try_from(replicas)?).await?;
-    look_closely(&look).await?;
+    ClusterHandle::make_namespace(&bed.client(), name).await?;
+    let handle = up(bed, name, name, i64::try_from(replicas)?).await?;
+    look_closely(&handle).await?;
     // Replacements go on with the numbers.
-    let (names, mut keys) = (look.member_names(replicas + losses.len()), Keys::default());
+    let (names, mut keys) = (handle.member_names(replicas + losses.len()), Keys::default());
     for (member, loss) in losses {
         let (lost, begun) = (&names[*member], Instant::now());
-        loses(bed, &look, lost, *loss, &mut keys).await.with_context(|| format!("{lost}: {loss}"))?;
+        loses(bed, &handle, lost, *loss, &mut keys).await.with_context(|| format!("{lost}: {loss}"))?;
         println!("  {lost}: {loss}: {:.1} s", begun.elapsed().as_secs_f32());
-        replaced(bed, &look, lost, replicas, keys).await.with_context(|| format!("{lost} is deleted"))?;
+        replaced(bed, &handle, lost, replicas, keys).await.with_context(|| format!("{lost} is deleted"))?;
         println!("  {lost}: replaced after {:.1} s", begun.elapsed().as_secs_f32());
     }
     Ok(())
 }
 
-async fn loses(bed: &DockerBed, look: &Look, name: &str, loss: DataLoss, keys: &mut Keys) -> Result<()> {
-    let lost = container(bed, look, name).await?;
-    let machines = look.etcd_machines().await?;
+async fn loses(bed: &DockerBed, handle: &ClusterHandle, name: &str, loss: DataLoss, keys: &mut Keys) -> Result<()> {
+    let lost = container(bed, handle, name).await?;
+    let machines = handle.etcd_machines().await?;
     keys.write(&lost, 5).await?;
     loss.prepare(&lost).await?;
     keys.write(&lost, 5).await?;
-    look.until_ready(PATIENCE).await?;
+    handle.until_ready(PATIENCE).await?;
     let before = members(&lost).await?;
-    let states = States::of(look.etcds(), &look.etcd).await?;
+    let states = States::of(handle.etcds(), &handle.etcd).await?;
     loss.strike(&lost).await?;
     never_comes_back(&lost, loss, WATCHED).await?;
 
     until(format!("{name} is said to fail, and the cluster not to be ready"), PATIENCE, async || {
-        let status = look.status().await?;
+        let status = handle.status().await?;
         let healthy = status.conditions.iter().find(|condition| condition.type_ == "MembersHealthy");
         let healthy = healthy.context("no condition MembersHealthy")?;
         let is_told = healthy.reason == "MemberUnhealthy" && healthy.message.contains(name);
@@ -102,10 +102,10 @@ async fn loses(bed: &DockerBed, look: &Look, name: &str, loss: DataLoss, keys: &
     })
     .await?;
     never_ready_again(&states.stop().await?)?;
-    let now = look.etcd_machines().await?;
+    let now = handle.etcd_machines().await?;
     ensure!(now == machines, "the Machines were {machines:?}, and are {now:?}");
     for other in machines.iter().filter(|other| *other != name) {
-        let other = container(bed, look, other).await?;
+        let other = container(bed, handle, other).await?;
         keys.are_all_on(&other).await?;
         keys.write(&other, 1).await?;
         let list = members(&other).await?;
@@ -115,16 +115,16 @@ async fn loses(bed: &DockerBed, look: &Look, name: &str, loss: DataLoss, keys: &
 }
 
 /// The Machine is deleted: another comes in its place, with everything that was written.
-async fn replaced(bed: &DockerBed, look: &Look, lost: &str, replicas: usize, keys: Keys) -> Result<()> {
-    look.delete("Machine", lost).await?;
+async fn replaced(bed: &DockerBed, handle: &ClusterHandle, lost: &str, replicas: usize, keys: Keys) -> Result<()> {
+    handle.delete("Machine", lost).await?;
     until(format!("another member is there in place of {lost}"), PATIENCE, async || {
-        let machines = look.etcd_machines().await?;
+        let machines = handle.etcd_machines().await?;
         ensure!(
             machines.len() == replicas && !machines.iter().any(|name| name == lost),
             "the Machines are {machines:?}"
         );
         for name in &machines {
-            let member = container(bed, look, name).await?;
+            let member = container(bed, handle, name).await?;
             keys.are_all_on(&member).await?;
             let list = members(&member).await?;
             let voters = list.lines().filter(|line| line.contains(", started, ") && line.ends_with(", false")).count();
@@ -136,12 +136,12 @@ async fn replaced(bed: &DockerBed, look: &Look, lost: &str, replicas: usize, key
         Ok(Some(()))
     })
     .await?;
-    look.until_ready(PATIENCE).await.map(drop)
+    handle.until_ready(PATIENCE).await.map(drop)
 }
 
 /// The container of an etcd Machine, as something that data can be taken from.
-pub(crate) async fn container<'a>(bed: &'a DockerBed, look: &Look, name: &str) -> Result<Container<'a>> {
-    bed.container(name, &look.secret(name, "value").await?)
+pub(crate) async fn container<'a>(bed: &'a DockerBed, handle: &ClusterHandle, name: &str) -> Result<Container<'a>> {
+    bed.container(name, &handle.secret(name, "value").await?)
 }
 
 /// The list of members, as etcdctl prints it.

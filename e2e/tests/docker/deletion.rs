@@ -9,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 use api::etcd_cluster::MemberRole;
 use api::names;
 use e2e::apply::apply_object;
-use e2e::bed::{Look, Manifests};
+use e2e::bed::{ClusterHandle, Manifests};
 use e2e::docker::DockerBed;
 use e2e::process::Signal;
 use e2e::until::until;
@@ -32,34 +32,34 @@ const AWAY: Duration = Duration::from_secs(60);
 pub(crate) async fn on_the_way_up(bed: &mut DockerBed) -> Result<()> {
     let bed = &*bed;
     let namespace = "deletion-early";
-    Look::make_namespace(&bed.client(), namespace).await?;
+    ClusterHandle::make_namespace(&bed.client(), namespace).await?;
     let at_once = async || {
-        let look = applied(bed, namespace, "early-none", 1).await?;
+        let handle = applied(bed, namespace, "early-none", 1).await?;
         // One that its controller has not seen goes in the same moment, and there is nothing to wait for and to say.
         until("etcd's controller has seen it", PATIENCE, async || {
-            Ok((!look.etcds().get(&look.etcd).await?.finalizers().is_empty()).then_some(()))
+            Ok((!handle.etcds().get(&handle.etcd).await?.finalizers().is_empty()).then_some(()))
         })
         .await?;
-        deleted(bed, &look, "no member yet").await
+        deleted(bed, &handle, "no member yet").await
     };
     let booting = async || {
         let manifests = booting_slowly(documents(namespace, "early-booting", 1)?);
         manifests.apply(&bed.client()).await?;
-        let look = Look::at(&bed.client(), &manifests);
-        container(bed, &look.member_names(1)[0]).await?;
-        ensure!(!look.status().await?.initialized, "the member is up already: nothing is shown");
-        ensure!(look.control_plane_is_paused().await?, "the control plane is not paused by us");
-        deleted(bed, &look, "the first machine boots").await
+        let handle = ClusterHandle::new(&bed.client(), &manifests);
+        container(bed, &handle.member_names(1)[0]).await?;
+        ensure!(!handle.status().await?.initialized, "the member is up already: nothing is shown");
+        ensure!(handle.control_plane_is_paused().await?, "the control plane is not paused by us");
+        deleted(bed, &handle, "the first machine boots").await
     };
     let learner = async || {
-        let look = applied(bed, namespace, "early-learner", 3).await?;
+        let handle = applied(bed, namespace, "early-learner", 3).await?;
         until("a member is a learner", PATIENCE, async || {
-            let members = look.status().await?.members;
+            let members = handle.status().await?.members;
             ensure!(members.iter().any(|member| member.role == MemberRole::Learner), "{members:?}");
             Ok(Some(()))
         })
         .await?;
-        deleted(bed, &look, "a learner joins").await
+        deleted(bed, &handle, "a learner joins").await
     };
     try_join!(at_once(), booting(), learner())?;
     Ok(())
@@ -70,27 +70,27 @@ pub(crate) async fn on_the_way_up(bed: &mut DockerBed) -> Result<()> {
 pub(crate) async fn when_broken(bed: &mut DockerBed) -> Result<()> {
     let bed = &*bed;
     let namespace = "deletion-broken";
-    Look::make_namespace(&bed.client(), namespace).await?;
+    ClusterHandle::make_namespace(&bed.client(), namespace).await?;
     let frozen = async || {
-        let look = up(bed, namespace, "broken-frozen", 1).await?;
-        look_closely(&look).await?;
-        bed.pause(&look.member_names(1)[0]).await?;
-        look.until_condition("Available", "False", "QuorumLost", PATIENCE).await?;
-        deleted(bed, &look, "the only member frozen").await
+        let handle = up(bed, namespace, "broken-frozen", 1).await?;
+        look_closely(&handle).await?;
+        bed.pause(&handle.member_names(1)[0]).await?;
+        handle.until_condition("Available", "False", "QuorumLost", PATIENCE).await?;
+        deleted(bed, &handle, "the only member frozen").await
     };
     let quorum_lost = async || {
-        let look = up(bed, namespace, "broken-quorum", 3).await?;
-        look_closely(&look).await?;
-        for name in &look.member_names(3)[..2] {
+        let handle = up(bed, namespace, "broken-quorum", 3).await?;
+        look_closely(&handle).await?;
+        for name in &handle.member_names(3)[..2] {
             bed.kill(name).await?;
         }
-        look.until_condition("Available", "False", "QuorumLost", PATIENCE).await?;
-        deleted(bed, &look, "quorum lost").await
+        handle.until_condition("Available", "False", "QuorumLost", PATIENCE).await?;
+        deleted(bed, &handle, "quorum lost").await
     };
     let halved = async || {
-        let look = up(bed, namespace, "broken-halved", 3).await?;
-        look.delete("Machine", &look.member_names(3)[1]).await?;
-        deleted(bed, &look, "a Machine deleted by hand").await
+        let handle = up(bed, namespace, "broken-halved", 3).await?;
+        handle.delete("Machine", &handle.member_names(3)[1]).await?;
+        deleted(bed, &handle, "a Machine deleted by hand").await
     };
     try_join!(frozen(), quorum_lost(), halved(), paused_by_its_user(bed, namespace), with_workers(bed, namespace))?;
     Ok(())
@@ -100,7 +100,7 @@ pub(crate) async fn when_broken(bed: &mut DockerBed) -> Result<()> {
 /// hangs for half a minute, dies, and comes back after another half.
 pub(crate) async fn managers_away(bed: &mut DockerBed) -> Result<()> {
     let namespace = "deletion-away";
-    Look::make_namespace(&bed.client(), namespace).await?;
+    ClusterHandle::make_namespace(&bed.client(), namespace).await?;
     let (before, middle, infrastructure) = {
         let bed = &*bed;
         try_join!(
@@ -148,25 +148,25 @@ pub(crate) async fn managers_away(bed: &mut DockerBed) -> Result<()> {
 /// A control plane that its user has paused is not deleted before they lift the pause: etcd goes, and it is said whose turn
 /// it is.
 async fn paused_by_its_user(bed: &DockerBed, namespace: &str) -> Result<()> {
-    let look = up(bed, namespace, "broken-paused", 1).await?;
-    annotate(&look, "KubeadmControlPlane", &look.control_plane, names::PAUSED_ANNOTATION, Some(USERS)).await?;
+    let handle = up(bed, namespace, "broken-paused", 1).await?;
+    annotate(&handle, "KubeadmControlPlane", &handle.control_plane, names::PAUSED_ANNOTATION, Some(USERS)).await?;
     let before = bed.plane.mark();
     let begun = Instant::now();
-    look.delete("Cluster", &look.cluster).await?;
+    handle.delete("Cluster", &handle.cluster).await?;
     let lift = async {
         let reason = "ControlPlanePaused";
-        let message = look.until_cluster_condition("ManagedExternalEtcdReady", "False", reason, PATIENCE).await?;
-        ensure!(message.contains(&look.control_plane) && message.contains(names::PAUSED_ANNOTATION), "{message}");
-        ensure!(look.etcd_machines().await?.is_empty(), "etcd's Machines are still there");
-        let control_plane = look.control_plane().await.context("a paused control plane is not deleted")?;
+        let message = handle.until_cluster_condition("ManagedExternalEtcdReady", "False", reason, PATIENCE).await?;
+        ensure!(message.contains(&handle.control_plane) && message.contains(names::PAUSED_ANNOTATION), "{message}");
+        ensure!(handle.etcd_machines().await?.is_empty(), "etcd's Machines are still there");
+        let control_plane = handle.control_plane().await.context("a paused control plane is not deleted")?;
         let paused = control_plane.annotations().get(names::PAUSED_ANNOTATION).map(String::as_str);
         ensure!(paused == Some(USERS), "the user's pause is not touched, it is {paused:?}");
-        annotate(&look, "KubeadmControlPlane", &look.control_plane, names::PAUSED_ANNOTATION, None).await
+        annotate(&handle, "KubeadmControlPlane", &handle.control_plane, names::PAUSED_ANNOTATION, None).await
     };
-    let (told, ()) = try_join!(told(&look), lift)?;
-    gone(bed, &look).await?;
+    let (told, ()) = try_join!(told(&handle), lift)?;
+    gone(bed, &handle).await?;
     print(&told, "the control plane paused by its user", begun);
-    etcd_went_between(&bed.plane.requests_since(before)?, &look)
+    etcd_went_between(&bed.plane.requests_since(before)?, &handle)
 }
 
 /// Workers go first. Theirs are machines with nothing of Kubernetes: what counts is that they are there.
@@ -181,7 +181,7 @@ async fn with_workers(bed: &DockerBed, namespace: &str) -> Result<()> {
     apply_object(&bed.client(), &data).await?;
     let manifests = documents(namespace, name, 1)?;
     manifests.apply(&bed.client()).await?;
-    let look = Look::at(&bed.client(), &manifests);
+    let handle = ClusterHandle::new(&bed.client(), &manifests);
     let workers = format!("{name}-md-0");
     let mut with_workers = Manifests::of(WITH_WORKERS, namespace, name)?;
     let deployment = with_workers.document("MachineDeployment");
@@ -192,28 +192,28 @@ async fn with_workers(bed: &DockerBed, namespace: &str) -> Result<()> {
     with_workers.document("DevMachineTemplate")["spec"]["template"]["spec"]["backend"]["docker"] =
         json!({"customImage": IMAGE});
     with_workers.apply(&bed.client()).await?;
-    released(&look).await?;
+    released(&handle).await?;
     until("two workers have their containers", PATIENCE, async || {
         let containers = bed.containers().await?;
         Ok((containers.iter().filter(|name| name.starts_with(&workers)).count() == 2).then_some(()))
     })
     .await?;
-    let told = deleted(bed, &look, "with workers").await?;
+    let told = deleted(bed, &handle, "with workers").await?;
     let waits = "Cluster ManagedExternalEtcdReady=False WaitingForWorkersDeletion: etcd is deleted after the workers; left are Machine";
     ensure!(told.iter().any(|line| line.starts_with(waits)), "{waits:?} was not said");
     Ok(())
 }
 
 /// Deletes the Cluster, waits until nothing of it is left, and checks the order in which it went and what was said.
-pub(crate) async fn deleted(bed: &DockerBed, look: &Look, what: &str) -> Result<Vec<String>> {
+pub(crate) async fn deleted(bed: &DockerBed, handle: &ClusterHandle, what: &str) -> Result<Vec<String>> {
     let before = bed.plane.mark();
     let begun = Instant::now();
-    look.delete("Cluster", &look.cluster).await?;
-    let told = told(look).await.with_context(|| what.to_owned())?;
-    gone(bed, look).await.with_context(|| what.to_owned())?;
+    handle.delete("Cluster", &handle.cluster).await?;
+    let told = told(handle).await.with_context(|| what.to_owned())?;
+    gone(bed, handle).await.with_context(|| what.to_owned())?;
     print(&told, what, begun);
-    etcd_went_between(&bed.plane.requests_since(before)?, look).with_context(|| what.to_owned())?;
-    let waits = format!("WaitingForEtcdDeletion: EtcdCluster {} is being deleted", look.etcd);
+    etcd_went_between(&bed.plane.requests_since(before)?, handle).with_context(|| what.to_owned())?;
+    let waits = format!("WaitingForEtcdDeletion: EtcdCluster {} is being deleted", handle.etcd);
     ensure!(told.iter().any(|line| line.contains(&waits)), "{what}: {waits:?} was not said");
     Ok(told)
 }

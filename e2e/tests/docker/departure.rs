@@ -2,7 +2,7 @@
 
 use crate::clusters::{GONE, granted};
 use anyhow::{Context, Result, ensure};
-use e2e::bed::Look;
+use e2e::bed::ClusterHandle;
 use e2e::plane::{Requests, users};
 use futures::{StreamExt, stream};
 use kube::api::DynamicObject;
@@ -22,13 +22,13 @@ const SAYS: [(&str, &str); 2] = [("Cluster", "ManagedExternalEtcdReady"), ("Etcd
 
 /// Waits until the Cluster is gone, and gives what was said of its etcd from the beginning to the end of the deletion, each
 /// time that it changed.
-pub(crate) async fn told(look: &Look) -> Result<Vec<String>> {
+pub(crate) async fn told(handle: &ClusterHandle) -> Result<Vec<String>> {
     let watch = |kind: &str, name: &str| {
         let one = Config::default().fields(&format!("metadata.name={name}"));
-        watcher(look.api(kind), one).default_backoff()
+        watcher(handle.api(kind), one).default_backoff()
     };
-    let clusters = watch("Cluster", &look.cluster).map(|event| (0, event));
-    let etcds = watch("EtcdCluster", &look.etcd).map(|event| (1, event));
+    let clusters = watch("Cluster", &handle.cluster).map(|event| (0, event));
+    let etcds = watch("EtcdCluster", &handle.etcd).map(|event| (1, event));
     let mut events = pin!(stream::select(clusters, etcds));
     let mut texts = Vec::new();
     let all = async {
@@ -50,7 +50,7 @@ pub(crate) async fn told(look: &Look) -> Result<Vec<String>> {
         anyhow::bail!("the watch has ended")
     };
     let ended = tokio::time::timeout(GONE, all).await;
-    ended.with_context(|| format!("{} is still there; it said {texts:?}", look.cluster))??;
+    ended.with_context(|| format!("{} is still there; it said {texts:?}", handle.cluster))??;
     Ok(texts)
 }
 
@@ -64,15 +64,15 @@ fn said(object: &DynamicObject, (kind, type_): (&str, &str)) -> Option<String> {
 /// By the API server's own account: when the last Machine of etcd was gone, we gave the control plane's controller a reason to
 /// look, and the control plane was gone soon after. Its API server no longer answers by then, so the controller is in its error
 /// back-off, of up to two minutes.
-pub(crate) fn the_control_plane_was_woken(requests: &Requests, look: &Look) -> Result<()> {
-    let machines = granted(requests, look, users::CAPI_CORE).resource("machines").writes();
-    let of_etcd = machines.iter().filter(|request| request.name.starts_with(&format!("{}-", look.etcd)));
+pub(crate) fn the_control_plane_was_woken(requests: &Requests, handle: &ClusterHandle) -> Result<()> {
+    let machines = granted(requests, handle, users::CAPI_CORE).resource("machines").writes();
+    let of_etcd = machines.iter().filter(|request| request.name.starts_with(&format!("{}-", handle.etcd)));
     let etcd_gone = of_etcd.map(|request| request.received).max().context("no Machine of etcd has gone")?;
-    let ours = granted(requests, look, users::PROVIDER).verb("patch").resource("kubeadmcontrolplanes");
+    let ours = granted(requests, handle, users::PROVIDER).verb("patch").resource("kubeadmcontrolplanes");
     let woken = ours.iter().find(|request| request.body["metadata"]["annotations"][GONE_ANNOTATION] == "true");
     let woken = woken.context("we have not woken the control plane")?.received;
     ensure!(woken >= etcd_gone, "woken at {woken}, and the last Machine of etcd was there until {etcd_gone}");
-    let theirs = granted(requests, look, users::CAPI_CONTROL_PLANE).resource("kubeadmcontrolplanes").writes();
+    let theirs = granted(requests, handle, users::CAPI_CONTROL_PLANE).resource("kubeadmcontrolplanes").writes();
     let gone = theirs.iter().map(|request| request.received).max().context("the control plane has not gone")?;
     let took = gone.duration_since(etcd_gone);
     println!("  the control plane has gone {:.1} s after etcd", took.as_secs_f32());
@@ -82,19 +82,19 @@ pub(crate) fn the_control_plane_was_woken(requests: &Requests, look: &Look) -> R
 
 /// By the API server's own account: etcd was deleted after the last worker Machine, and the control plane after the last
 /// Machine of etcd.
-pub(crate) fn etcd_went_between(requests: &Requests, look: &Look) -> Result<()> {
-    let etcd = granted(requests, look, users::PROVIDER).verb("delete").resource("etcdclusters");
-    let etcd = etcd.iter().next().with_context(|| format!("we have not deleted EtcdCluster {}", look.etcd))?.received;
-    let core = granted(requests, look, users::CAPI_CORE);
+pub(crate) fn etcd_went_between(requests: &Requests, handle: &ClusterHandle) -> Result<()> {
+    let etcd = granted(requests, handle, users::PROVIDER).verb("delete").resource("etcdclusters");
+    let etcd = etcd.iter().next().with_context(|| format!("we have not deleted EtcdCluster {}", handle.etcd))?.received;
+    let core = granted(requests, handle, users::CAPI_CORE);
     let control_plane = core.verb("delete").resource("kubeadmcontrolplanes");
     let control_plane = control_plane.iter().next().context("nobody has deleted the control plane")?.received;
     // The last thing that happens to a Machine is that its finalizer is taken away.
     for machine in core.resource("machines").writes().iter() {
         let of = |owner: &str| machine.name.starts_with(&format!("{owner}-"));
-        if of(&look.control_plane) {
+        if of(&handle.control_plane) {
             continue;
         }
-        let (next, what) = if of(&look.etcd) { (control_plane, "the control plane") } else { (etcd, "etcd") };
+        let (next, what) = if of(&handle.etcd) { (control_plane, "the control plane") } else { (etcd, "etcd") };
         ensure!(
             machine.received < next,
             "{what} was deleted at {next}, and Machine {} was still there at {}",

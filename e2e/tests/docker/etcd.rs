@@ -4,7 +4,7 @@ mod times;
 
 use crate::clusters::{PATIENCE, deleted_without_a_trace};
 use anyhow::{Result, ensure};
-use e2e::bed::{Look, Manifests};
+use e2e::bed::{ClusterHandle, Manifests};
 use e2e::docker::{DockerBed, EXAMPLE};
 use e2e::until::until;
 use std::time::Instant;
@@ -14,19 +14,19 @@ use std::time::Instant;
 pub(crate) async fn three_members(bed: &mut DockerBed) -> Result<()> {
     let bed = &*bed;
     let client = bed.client();
-    Look::make_namespace(&client, "etcd").await?;
+    ClusterHandle::make_namespace(&client, "etcd").await?;
     let manifests = Manifests::of(EXAMPLE, "etcd", "demo")?;
-    let look = Look::at(&client, &manifests);
+    let handle = ClusterHandle::new(&client, &manifests);
     let (begun, mark) = (Instant::now(), bed.plane.mark());
     manifests.apply(&client).await?;
-    let status = look.until_ready(PATIENCE).await?;
+    let status = handle.until_ready(PATIENCE).await?;
     let ready = begun.elapsed();
-    times::print(bed, &look, mark).await?;
+    times::print(bed, &handle, mark).await?;
     println!("  {:<62}{:>4.1}", "EtcdCluster Ready", ready.as_secs_f32());
     ensure!(status.members.len() == 3 && status.ready_replicas == 3, "{:?}", status.members);
     let endpoints: Vec<String> = status.endpoints.split(',').map(str::to_owned).collect();
     until("the control plane has etcd's endpoints", PATIENCE, async || {
-        let published = look.control_plane_endpoints().await?;
+        let published = handle.control_plane_endpoints().await?;
         ensure!(published == endpoints, "the control plane has {published:?}, the status {endpoints:?}");
         Ok(Some(()))
     })
@@ -39,5 +39,5 @@ pub(crate) async fn three_members(bed: &mut DockerBed) -> Result<()> {
         let unit = bed.exec(machine, &["systemctl", "show", "etcd", "--property=ActiveState,UnitFileState"]).await?;
         ensure!(unit == "ActiveState=active\nUnitFileState=enabled\n", "systemd on {machine} says {unit}");
     }
-    deleted_without_a_trace(bed, &look).await
+    deleted_without_a_trace(bed, &handle).await
 }

@@ -5,7 +5,7 @@ use crate::clusters::{PATIENCE, change, gone, up};
 use crate::data_loss;
 use anyhow::{Context, Result, ensure};
 use api::etcd_cluster::MemberStatus;
-use e2e::bed::Look;
+use e2e::bed::ClusterHandle;
 use e2e::bed::data::said;
 use e2e::bed::illness::replace_certificate;
 use e2e::docker::DockerBed;
@@ -36,47 +36,47 @@ const EXPIRED: (i32, u8, u8) = (2020, 1, 1);
 /// acknowledged is lost.
 pub(crate) async fn one_after_the_other(bed: &mut DockerBed) -> Result<()> {
     let bed = &*bed;
-    Look::make_namespace(&bed.client(), "faults").await?;
-    let look = up(bed, "faults", "faults", 3).await?;
-    unhealthy_after(&look, PATIENT).await?;
-    let names = look.member_names(3);
-    let writers = History::begin(bed.world(), "faults", &look.etcd_access().await?, LOAD).await?;
+    ClusterHandle::make_namespace(&bed.client(), "faults").await?;
+    let handle = up(bed, "faults", "faults", 3).await?;
+    unhealthy_after(&handle, PATIENT).await?;
+    let names = handle.member_names(3);
+    let writers = History::begin(bed.world(), "faults", &handle.etcd_access().await?, LOAD).await?;
 
-    let leader = member(&look, |member| member.leader).await?;
+    let leader = member(&handle, |member| member.leader).await?;
     let (cut, end) = (bed.cut_off(&leader.machine), bed.reconnect(&leader.machine));
-    recovers(&look, &leader, "cut off from everything", true, cut, end).await?;
-    let follower = member(&look, |member| !member.leader).await?;
-    let others = look.status().await?.members.into_iter().filter(|other| other.name != follower.name);
+    recovers(&handle, &leader, "cut off from everything", true, cut, end).await?;
+    let follower = member(&handle, |member| !member.leader).await?;
+    let others = handle.status().await?.members.into_iter().filter(|other| other.name != follower.name);
     let others: Vec<String> = others.map(|other| host(&other).to_owned()).collect();
     let others: Vec<&str> = others.iter().map(String::as_str).collect();
     let cut = bed.cut_off_from(&follower.machine, &others);
     let end = bed.reconnect(&follower.machine);
-    recovers(&look, &follower, "cut off from the other members", true, cut, end).await?;
-    let leader = member(&look, |member| member.leader).await?;
+    recovers(&handle, &follower, "cut off from the other members", true, cut, end).await?;
+    let leader = member(&handle, |member| member.leader).await?;
     let (cut, end) = (bed.cut_off_one_way(&leader.machine, Way::In), bed.reconnect(&leader.machine));
-    recovers(&look, &leader, "hearing nobody", true, cut, end).await?;
-    let follower = member(&look, |member| !member.leader).await?;
+    recovers(&handle, &leader, "hearing nobody", true, cut, end).await?;
+    let follower = member(&handle, |member| !member.leader).await?;
     let (cut, end) = (bed.cut_off_one_way(&follower.machine, Way::Out), bed.reconnect(&follower.machine));
-    recovers(&look, &follower, "heard by nobody", true, cut, end).await?;
+    recovers(&handle, &follower, "heard by nobody", true, cut, end).await?;
     // These may be too short for a check to fail.
-    let leader = member(&look, |member| member.leader).await?;
+    let leader = member(&handle, |member| member.leader).await?;
     let (slow, end) = (bed.slow_network(&leader.machine), bed.end_slow_network(&leader.machine));
-    recovers(&look, &leader, "slow to send", false, slow, end).await?;
-    let leader = member(&look, |member| member.leader).await?;
+    recovers(&handle, &leader, "slow to send", false, slow, end).await?;
+    let leader = member(&handle, |member| member.leader).await?;
     let (stutters, end) = (bed.slow_disk(&leader.machine), bed.end_slow_disk(&leader.machine));
-    recovers(&look, &leader, "standing still again and again", false, stutters, end).await?;
-    let machines = look.etcd_machines().await?;
+    recovers(&handle, &leader, "standing still again and again", false, stutters, end).await?;
+    let machines = handle.etcd_machines().await?;
     ensure!(machines == names, "a member was replaced for what has passed: {machines:?}");
 
-    unhealthy_after(&look, IMPATIENT).await?;
+    unhealthy_after(&handle, IMPATIENT).await?;
     let begun = Instant::now();
     bed.corrupt_log(&names[1]).await?;
-    is_replaced(bed, &look, &writers, &names[1]).await.context("a byte of its log has changed")?;
+    is_replaced(bed, &handle, &writers, &names[1]).await.context("a byte of its log has changed")?;
     println!("  {}: a byte of its log changed: replaced after {:.1} s", names[1], begun.elapsed().as_secs_f32());
 
     let begun = Instant::now();
-    expire(bed, &look, &names[2]).await?;
-    let left = is_replaced(bed, &look, &writers, &names[2]).await.context("its certificates have expired")?;
+    expire(bed, &handle, &names[2]).await?;
+    let left = is_replaced(bed, &handle, &writers, &names[2]).await.context("its certificates have expired")?;
     println!("  {}: its certificates expired: replaced after {:.1} s", names[2], begun.elapsed().as_secs_f32());
 
     ensure!(left.contains(&names[0]), "{} has nothing, and is gone: {left:?}", names[0]);
@@ -86,13 +86,13 @@ pub(crate) async fn one_after_the_other(bed: &mut DockerBed) -> Result<()> {
     let data = |name: &String| anyhow::Ok(MemberData { name: name.clone(), data: bed.etcd_data(name)? });
     println!("  {}", record.judge(&left.iter().map(data).collect::<Result<Vec<_>>>()?)?);
     ensure!(figures.longest_stall <= STALL, "{figures}");
-    look.delete("Cluster", &look.cluster).await?;
-    gone(bed, &look).await
+    handle.delete("Cluster", &handle.cluster).await?;
+    gone(bed, &handle).await
 }
 
 /// A member is ill for a while: that is told where a check is sure to fail, and all are well when it is over.
 async fn recovers(
-    look: &Look,
+    handle: &ClusterHandle,
     ill: &MemberStatus,
     what: &str,
     is_seen: bool,
@@ -102,20 +102,20 @@ async fn recovers(
     let begun = Instant::now();
     begins.await.with_context(|| format!("{}: {what}", ill.name))?;
     if is_seen {
-        is_told(look, ill).await.with_context(|| format!("{}: {what}", ill.name))?;
+        is_told(handle, ill).await.with_context(|| format!("{}: {what}", ill.name))?;
     }
     // The scenario is about this time.
     tokio::time::sleep(CUT.saturating_sub(begun.elapsed())).await;
     ends.await.with_context(|| format!("{}: no longer {what}", ill.name))?;
-    look.until_all_are_well(PATIENCE).await?;
+    handle.until_all_are_well(PATIENCE).await?;
     println!("  {}: {what}: all well after {:.1} s", ill.name, begun.elapsed().as_secs_f32());
     Ok(())
 }
 
 /// Waits until it is told that a member fails.
-async fn is_told(look: &Look, ill: &MemberStatus) -> Result<()> {
+async fn is_told(handle: &ClusterHandle, ill: &MemberStatus) -> Result<()> {
     until(format!("it is told that {} fails", ill.name), SEEN, async || {
-        let conditions = look.status().await?.conditions;
+        let conditions = handle.status().await?.conditions;
         let healthy = conditions.iter().find(|condition| condition.type_ == "MembersHealthy");
         let healthy = healthy.context("no condition MembersHealthy")?;
         // While the others elect a leader, they fail as well.
@@ -126,10 +126,10 @@ async fn is_told(look: &Look, ill: &MemberStatus) -> Result<()> {
 }
 
 /// Shows certificates that have expired, to clients and to the other members. Connections that are open would go on.
-async fn expire(bed: &DockerBed, look: &Look, name: &str) -> Result<()> {
-    let (host, ca) = (data_loss::container(bed, look, name).await?, api::names::ca_secret(&look.cluster));
-    let ill = member(look, |member| member.name == name).await?;
-    let authority = Authority::from_pem(&look.secret(&ca, "tls.crt").await?, &look.secret(&ca, "tls.key").await?)?;
+async fn expire(bed: &DockerBed, handle: &ClusterHandle, name: &str) -> Result<()> {
+    let (host, ca) = (data_loss::container(bed, handle, name).await?, api::names::ca_secret(&handle.cluster));
+    let ill = member(handle, |member| member.name == name).await?;
+    let authority = Authority::from_pem(&handle.secret(&ca, "tls.crt").await?, &handle.secret(&ca, "tls.key").await?)?;
     let names = [name, self::host(&ill), "127.0.0.1", "localhost"].map(str::to_owned).to_vec();
     let expired = authority.member_until(name, names, EXPIRED)?;
     bed.fault_for_good(&format!("{name}: its certificates have expired"), &[name]);
@@ -141,10 +141,10 @@ async fn expire(bed: &DockerBed, look: &Look, name: &str) -> Result<()> {
 
 /// Waits until three Machines without this one are three healthy members, nothing is being done any more, and its
 /// container is gone. Gives their names, and tells the writers of their endpoints.
-async fn is_replaced(bed: &DockerBed, look: &Look, writers: &History, name: &str) -> Result<Vec<String>> {
-    let before = look.etcd_machines().await?;
+async fn is_replaced(bed: &DockerBed, handle: &ClusterHandle, writers: &History, name: &str) -> Result<Vec<String>> {
+    let before = handle.etcd_machines().await?;
     let after = until(format!("{name} is replaced"), PATIENCE, async || {
-        let (machines, status) = (look.etcd_machines().await?, look.status().await?);
+        let (machines, status) = (handle.etcd_machines().await?, handle.status().await?);
         ensure!(machines.len() == 3 && !machines.iter().any(|it| it == name), "the Machines are {machines:?}");
         ensure!(status.ready && status.ready_replicas == 3 && status.members.len() == 3, "{:?}", status.conditions);
         ensure!(status.operation.is_none() && status.removed_members.is_empty(), "{:?}", status.conditions);
@@ -154,14 +154,14 @@ async fn is_replaced(bed: &DockerBed, look: &Look, writers: &History, name: &str
     .await?;
     let stayed = before.iter().filter(|it| after.contains(it)).count();
     ensure!(stayed == 2, "the Machines were {before:?}, and are {after:?}");
-    writers.endpoints(look.status().await?.endpoints.split(',').map(str::to_owned).collect());
+    writers.endpoints(handle.status().await?.endpoints.split(',').map(str::to_owned).collect());
     Ok(after)
 }
 
 /// Waits until a member is as wanted.
-async fn member(look: &Look, is_it: impl Fn(&MemberStatus) -> bool) -> Result<MemberStatus> {
-    until(format!("a member of {} is as wanted", look.etcd), PATIENCE, async || {
-        Ok(look.status().await?.members.into_iter().find(&is_it))
+async fn member(handle: &ClusterHandle, is_it: impl Fn(&MemberStatus) -> bool) -> Result<MemberStatus> {
+    until(format!("a member of {} is as wanted", handle.etcd), PATIENCE, async || {
+        Ok(handle.status().await?.members.into_iter().find(&is_it))
     })
     .await
 }
@@ -172,7 +172,7 @@ fn host(member: &MemberStatus) -> &str {
 }
 
 /// Has members asked every second, and replaced after so many of failing checks.
-async fn unhealthy_after(look: &Look, seconds: i64) -> Result<()> {
+async fn unhealthy_after(handle: &ClusterHandle, seconds: i64) -> Result<()> {
     let check = json!({"intervalSeconds": 1, "unhealthyAfterSeconds": seconds});
-    change(look, "EtcdCluster", &look.etcd, &json!({"spec": {"healthCheck": check}})).await
+    change(handle, "EtcdCluster", &handle.etcd, &json!({"spec": {"healthCheck": check}})).await
 }

@@ -2,7 +2,7 @@
 
 use crate::clusters::up;
 use anyhow::{Context, Result};
-use e2e::bed::Look;
+use e2e::bed::ClusterHandle;
 use e2e::docker::DockerBed;
 
 /// Four processes that wait for the disk nearly all the time.
@@ -15,7 +15,7 @@ const TIMES: usize = 20;
 /// A machine whose processes wait for the disk is frozen, time after time.
 pub(crate) async fn of_a_busy_machine(bed: &mut DockerBed) -> Result<()> {
     let namespace = "freezing";
-    Look::make_namespace(&bed.client(), namespace).await?;
+    ClusterHandle::make_namespace(&bed.client(), namespace).await?;
     // Nobody runs commands in it any more: docker does not get over one in the same moment.
     let machine = &up(bed, namespace, namespace, 1).await?.member_names(1)[0];
     bed.exec(machine, &["sh", "-c", WRITERS]).await?;

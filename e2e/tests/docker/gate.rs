@@ -4,7 +4,7 @@
 use crate::clusters::{PATIENCE, annotate, applied, control_plane_machines, documents, gate_was_kept, gone, released};
 use anyhow::{Context, Result, ensure};
 use e2e::apply::apply_object;
-use e2e::bed::Look;
+use e2e::bed::ClusterHandle;
 use e2e::docker::DockerBed;
 use e2e::scenarios::{is_full, seed};
 use e2e::until::until;
@@ -27,34 +27,34 @@ const REFUSED: &str = "external certificate not found";
 pub(crate) async fn hook_away(bed: &mut DockerBed) -> Result<()> {
     // Without bootstrap data no machine becomes a member, however long the control plane's manager takes.
     bed.restart_manager_with(&["etcd-cluster"]).await?;
-    Look::make_namespace(&bed.client(), "gate-hook").await?;
+    ClusterHandle::make_namespace(&bed.client(), "gate-hook").await?;
     let before = bed.plane.mark();
-    let look = applied(bed, "gate-hook", "gate-hook", 1).await?;
+    let handle = applied(bed, "gate-hook", "gate-hook", 1).await?;
     let refused = until("the control plane's manager has tried", PATIENCE, async || {
-        let made = !look.control_plane_machines().await?.is_empty();
-        Ok(refusals(bed, &look)?.or(made.then_some(0)))
+        let made = !handle.control_plane_machines().await?.is_empty();
+        Ok(refusals(bed, &handle)?.or(made.then_some(0)))
     })
     .await?;
-    ensure!(!look.status().await?.ready, "etcd was Ready before the control plane's manager tried: nothing is shown");
-    nothing_has_started(&look).await?;
+    ensure!(!handle.status().await?.ready, "etcd was Ready before the control plane's manager tried: nothing is shown");
+    nothing_has_started(&handle).await?;
 
     bed.restart_manager_with(&["etcd-cluster", "etcdadm-bootstrap"]).await?;
-    look.until_ready(PATIENCE).await?;
-    ensure!(!look.control_plane_is_paused().await?, "somebody has paused the control plane; is the hook running?");
-    annotate(&look, "KubeadmControlPlane", &look.control_plane, "example.org/look", Some("again")).await?;
+    handle.until_ready(PATIENCE).await?;
+    ensure!(!handle.control_plane_is_paused().await?, "somebody has paused the control plane; is the hook running?");
+    annotate(&handle, "KubeadmControlPlane", &handle.control_plane, "example.org/look", Some("again")).await?;
     until("the control plane's manager has tried again", PATIENCE, async || {
-        Ok(refusals(bed, &look)?.filter(|now| *now > refused))
+        Ok(refusals(bed, &handle)?.filter(|now| *now > refused))
     })
     .await?;
-    nothing_has_started(&look).await?;
-    let made = control_plane_machines(&bed.plane.requests_since(before)?, &look);
+    nothing_has_started(&handle).await?;
+    let made = control_plane_machines(&bed.plane.requests_since(before)?, &handle);
     ensure!(made.is_empty(), "the control plane made a Machine:\n{made}");
 
     let begun = Instant::now();
     bed.restart_manager_with(&[]).await?;
-    released(&look).await?;
+    released(&handle).await?;
     println!("  the hook is back → first Machine {:>5.1} s", begun.elapsed().as_secs_f32());
-    gate_was_kept(&bed.plane.requests_since(before)?, &look)
+    gate_was_kept(&bed.plane.requests_since(before)?, &handle)
 }
 
 /// The control plane's manager races us from the first moment, with the documents in another order each time.
@@ -64,14 +64,15 @@ pub(crate) async fn races(bed: &mut DockerBed) -> Result<()> {
     println!("  E2E_SEED={seed} repeats these orders");
     let mut orders = StdRng::seed_from_u64(seed);
     let client = bed.client();
-    Look::make_namespace(&client, "gate-races").await?;
+    ClusterHandle::make_namespace(&client, "gate-races").await?;
     let numbers: Vec<usize> = (1..=races).collect();
     for wave in numbers.chunks(RACES.2) {
         let begun = Instant::now();
         let before = bed.plane.mark();
         let clusters = wave.iter().map(|number| documents("gate-races", &format!("race-{number}"), 1));
         let clusters = clusters.collect::<Result<Vec<_>>>()?;
-        let looks: Vec<Look> = clusters.iter().map(|manifests| Look::at(&client, manifests)).collect();
+        let looks: Vec<ClusterHandle> =
+            clusters.iter().map(|manifests| ClusterHandle::new(&client, manifests)).collect();
         let shuffled: Vec<_> = clusters
             .iter()
             .map(|manifests| {
@@ -89,14 +90,14 @@ pub(crate) async fn races(bed: &mut DockerBed) -> Result<()> {
         .await?;
         try_join_all(looks.iter().map(released)).await?;
         let requests = bed.plane.requests_since(before)?;
-        for look in &looks {
-            gate_was_kept(&requests, look).with_context(|| format!("E2E_SEED={seed}, {}", look.cluster))?;
+        for handle in &looks {
+            gate_was_kept(&requests, handle).with_context(|| format!("E2E_SEED={seed}, {}", handle.cluster))?;
         }
         println!("  {} to {}: released after {:.1} s", wave[0], wave[wave.len() - 1], begun.elapsed().as_secs_f32());
-        for look in &looks {
-            look.delete("Cluster", &look.cluster).await?;
+        for handle in &looks {
+            handle.delete("Cluster", &handle.cluster).await?;
         }
-        try_join_all(looks.iter().map(|look| gone(bed, look))).await?;
+        try_join_all(looks.iter().map(|handle| gone(bed, handle))).await?;
     }
     Ok(())
 }
@@ -105,41 +106,41 @@ pub(crate) async fn races(bed: &mut DockerBed) -> Result<()> {
 pub(crate) async fn control_plane_first(bed: &mut DockerBed) -> Result<()> {
     let bed = &*bed;
     let client = bed.client();
-    Look::make_namespace(&client, "gate-first").await?;
+    ClusterHandle::make_namespace(&client, "gate-first").await?;
     let before = bed.plane.mark();
     // Not even the Cluster says yet that there will be an etcd.
     let all = documents("gate-first", "gate-first", 1)?;
-    let look = Look::at(&client, &all);
+    let handle = ClusterHandle::new(&client, &all);
     let theirs = all.clone().without(|document| document["kind"] == "EtcdCluster").with("Cluster", |cluster| {
         cluster["metadata"]["annotations"] = json!({});
     });
     theirs.apply_in_order(&client, &["KubeadmControlPlane"]).await?;
     let begun = Instant::now();
-    until("the control plane's manager has tried", PATIENCE, async || refusals(bed, &look)).await?;
+    until("the control plane's manager has tried", PATIENCE, async || refusals(bed, &handle)).await?;
     tokio::time::sleep(HEAD_START.saturating_sub(begun.elapsed())).await;
-    nothing_has_started(&look).await?;
-    ensure!(!look.control_plane_is_paused().await?, "a Cluster that names no etcd is none of the hook's business");
+    nothing_has_started(&handle).await?;
+    ensure!(!handle.control_plane_is_paused().await?, "a Cluster that names no etcd is none of the hook's business");
 
     all.apply(&client).await?;
-    released(&look).await?;
-    gate_was_kept(&bed.plane.requests_since(before)?, &look)
+    released(&handle).await?;
+    gate_was_kept(&bed.plane.requests_since(before)?, &handle)
 }
 
 /// How often the control plane's manager has wanted to make a Machine of this cluster, and was not let. None: never.
-fn refusals(bed: &DockerBed, look: &Look) -> Result<Option<usize>> {
+fn refusals(bed: &DockerBed, handle: &ClusterHandle) -> Result<Option<usize>> {
     let log = bed.world().logs().join("capi-control-plane.log");
     let text = std::fs::read_to_string(&log).with_context(|| format!("read {}", log.display()))?;
-    let found = text.lines().filter(|line| line.contains(REFUSED) && line.contains(&look.control_plane)).count();
+    let found = text.lines().filter(|line| line.contains(REFUSED) && line.contains(&handle.control_plane)).count();
     Ok(Some(found).filter(|found| *found > 0))
 }
 
 /// The control plane has made nothing, and could not.
-async fn nothing_has_started(look: &Look) -> Result<()> {
-    let machines = look.control_plane_machines().await?;
+async fn nothing_has_started(handle: &ClusterHandle) -> Result<()> {
+    let machines = handle.control_plane_machines().await?;
     ensure!(machines.is_empty(), "the control plane has made Machines {machines:?}");
-    let configs = look.names("KubeadmConfig", "").await?;
+    let configs = handle.names("KubeadmConfig", "").await?;
     ensure!(configs.is_empty(), "the control plane has made KubeadmConfigs {configs:?}");
-    let client = api::names::apiserver_client_secret(&look.cluster);
-    ensure!(!look.secret_names().await?.contains(&client), "Secret {client} is there");
+    let client = api::names::apiserver_client_secret(&handle.cluster);
+    ensure!(!handle.secret_names().await?.contains(&client), "Secret {client} is there");
     Ok(())
 }

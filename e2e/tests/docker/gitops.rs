@@ -5,7 +5,7 @@ use crate::clusters::{PATIENCE, gone};
 use anyhow::{Context, Result, ensure};
 use api::names;
 use e2e::apply::apply_object;
-use e2e::bed::{Look, Manifests};
+use e2e::bed::{ClusterHandle, Manifests};
 use e2e::docker::{DockerBed, Workload};
 use e2e::process::output;
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -24,15 +24,15 @@ const SETTLES: Duration = Duration::from_secs(30);
 pub(crate) async fn same_manifest_again(bed: &mut DockerBed) -> Result<()> {
     let bed = &*bed;
     let client = bed.client();
-    Look::make_namespace(&client, "gitops").await?;
+    ClusterHandle::make_namespace(&client, "gitops").await?;
     let manifests = Manifests::of("examples/docker/cluster.yaml", "gitops", "gitops")?.replicas(1);
     let manifests = manifests.without(|document| document["kind"] == "MachineDeployment");
-    let look = Look::at(&client, &manifests);
+    let handle = ClusterHandle::new(&client, &manifests);
     manifests.apply(&client).await?;
-    let workload = Workload::until_ready(bed, &look, PATIENCE).await?;
+    let workload = Workload::until_ready(bed, &handle, PATIENCE).await?;
     workload.until_nodes(1, PATIENCE).await?;
-    let before = generation(&look.control_plane().await?)?;
-    let (endpoints, machines) = (look.control_plane_endpoints().await?, look.names("Machine", "").await?);
+    let before = generation(&handle.control_plane().await?)?;
+    let (endpoints, machines) = (handle.control_plane_endpoints().await?, handle.names("Machine", "").await?);
 
     let file = bed.world().state("gitops")?.join("cluster.json");
     let list = json!({"apiVersion": "v1", "kind": "List", "items": manifests.documents()});
@@ -50,15 +50,15 @@ pub(crate) async fn same_manifest_again(bed: &mut DockerBed) -> Result<()> {
     println!("  {RESTORATIONS} restorations took {:.1} s", begun.elapsed().as_secs_f32());
     tokio::time::sleep(SETTLES).await;
 
-    let after = generation(&look.control_plane().await?)?;
+    let after = generation(&handle.control_plane().await?)?;
     ensure!(after <= before + 1, "the control plane's generation went from {before} to {after}");
-    let found = look.control_plane_endpoints().await?;
+    let found = handle.control_plane_endpoints().await?;
     ensure!(found == endpoints, "the control plane had {endpoints:?}, and has {found:?}");
-    let left = look.names("Machine", "").await?;
+    let left = handle.names("Machine", "").await?;
     ensure!(left == machines, "Machines were {machines:?}, and are {left:?}");
     has_no_placeholder(&workload).await?;
-    look.delete("Cluster", &look.cluster).await?;
-    gone(bed, &look).await
+    handle.delete("Cluster", &handle.cluster).await?;
+    gone(bed, &handle).await
 }
 
 async fn has_no_placeholder(workload: &Workload) -> Result<()> {

@@ -5,7 +5,7 @@ mod whole;
 use crate::clusters::{PATIENCE, change, control_plane_machines, gone, is_recorded, servers, writes_of_endpoints};
 use crate::writes::Writer;
 use anyhow::{Context, Result, ensure};
-use e2e::bed::{Look, Manifests};
+use e2e::bed::{ClusterHandle, Manifests};
 use e2e::docker::{DockerBed, Workload};
 use e2e::plane::Mark;
 use e2e::until::until;
@@ -55,16 +55,16 @@ pub(crate) async fn of_a_control_plane(bed: &mut DockerBed) -> Result<()> {
     }
 
     let client = bed.client();
-    Look::make_namespace(&client, "life").await?;
-    let look = Look::at(&client, &manifests);
+    ClusterHandle::make_namespace(&client, "life").await?;
+    let handle = ClusterHandle::new(&client, &manifests);
     manifests.apply(&client).await?;
-    let workload = Workload::until_ready(bed, &look, PATIENCE).await?;
+    let workload = Workload::until_ready(bed, &handle, PATIENCE).await?;
     workload.until_nodes(1, PATIENCE).await?;
-    let etcd = etcd(bed, &look).await?;
+    let etcd = etcd(bed, &handle).await?;
     let writer = Writer::start(&workload).await?;
 
     let lap = lap("scaled from 1 to 3");
-    scale(&look, 3).await?;
+    scale(&handle, 3).await?;
     workload.until_nodes(3, ROLLOUT).await?;
     lap();
 
@@ -72,7 +72,7 @@ pub(crate) async fn of_a_control_plane(bed: &mut DockerBed) -> Result<()> {
     e2e::apply::apply_object(&client, &after).await?;
     let infrastructure = json!({"infrastructureRef": {"name": format!("{template}-next")}});
     let upgrade = json!({"spec": {"version": now, "machineTemplate": {"spec": infrastructure}}});
-    change(&look, "KubeadmControlPlane", &look.control_plane, &upgrade).await?;
+    change(&handle, "KubeadmControlPlane", &handle.control_plane, &upgrade).await?;
     until("every Node has the new version", ROLLOUT, async || {
         let versions = workload.versions().await?;
         ensure!(versions == vec![now.clone(); 3], "they have {versions:?}");
@@ -85,7 +85,7 @@ pub(crate) async fn of_a_control_plane(bed: &mut DockerBed) -> Result<()> {
     let lap = self::lap("a killed node is replaced");
     // Machines go a moment after their Nodes.
     let nodes = until("the upgrade has left three Machines", PATIENCE, async || {
-        let (machines, nodes) = (look.control_plane_machines().await?, workload.ready_nodes().await?);
+        let (machines, nodes) = (handle.control_plane_machines().await?, workload.ready_nodes().await?);
         ensure!(machines == nodes, "Machines are {machines:?}, Nodes {nodes:?}");
         Ok(Some(nodes))
     })
@@ -93,7 +93,7 @@ pub(crate) async fn of_a_control_plane(bed: &mut DockerBed) -> Result<()> {
     let victim = nodes.first().context("the control plane has no Node")?;
     bed.kill(victim).await?;
     until(format!("{victim} is replaced"), ROLLOUT, async || {
-        let left = look.control_plane_machines().await?;
+        let left = handle.control_plane_machines().await?;
         ensure!(!left.contains(victim), "it is still there: {left:?}");
         Ok(Some(()))
     })
@@ -102,71 +102,71 @@ pub(crate) async fn of_a_control_plane(bed: &mut DockerBed) -> Result<()> {
     lap();
 
     let lap = self::lap("scaled from 3 to 1");
-    scale(&look, 1).await?;
+    scale(&handle, 1).await?;
     workload.until_nodes(1, ROLLOUT).await?;
     lap();
 
     writer.stop(GAP).await?;
-    let left = self::etcd(bed, &look).await?;
+    let left = self::etcd(bed, &handle).await?;
     ensure!(etcd == left, "etcd was {etcd:#?}\nand is {left:#?}");
-    look.delete("Cluster", &look.cluster).await?;
-    gone(bed, &look).await
+    handle.delete("Cluster", &handle.cluster).await?;
+    gone(bed, &handle).await
 }
 
 /// etcd grows from one member to three below a cluster that works: the control plane rolls once, and writes go on.
 pub(crate) async fn of_an_etcd_that_grows(bed: &mut DockerBed) -> Result<()> {
     let bed = &*bed;
-    let Below { look, workload, writer, mark } = below(bed, "grow", 1).await?;
-    let first = look.control_plane_endpoints().await?;
+    let Below { handle, workload, writer, mark } = below(bed, "grow", 1).await?;
+    let first = handle.control_plane_endpoints().await?;
 
     let lap = lap("etcd grew from 1 to 3, and the control plane rolled");
-    change(&look, "EtcdCluster", &look.etcd, &json!({"spec": {"replicas": 3}})).await?;
+    change(&handle, "EtcdCluster", &handle.etcd, &json!({"spec": {"replicas": 3}})).await?;
     let endpoints = until("the control plane has three endpoints", ROLLOUT, async || {
-        let endpoints = look.control_plane_endpoints().await?;
+        let endpoints = handle.control_plane_endpoints().await?;
         Ok((endpoints.len() == 3).then_some(endpoints))
     })
     .await?;
     ensure!(first.iter().all(|endpoint| endpoints.contains(endpoint)), "{first:?} is not in {endpoints:?}");
     until("its only API server has all of them", ROLLOUT, async || {
-        only_server_has(bed, &look, &endpoints).await.map(Some)
+        only_server_has(bed, &handle, &endpoints).await.map(Some)
     })
     .await?;
     workload.until_nodes(1, PATIENCE).await?;
     would_join_with(&workload, &endpoints).await?;
     lap();
-    rolled_once(bed, &look, writer, mark).await
+    rolled_once(bed, &handle, writer, mark).await
 }
 
 /// Every member of etcd is replaced below a cluster that works: the control plane rolls once, the old members leave
 /// when it has, and writes go on.
 pub(crate) async fn of_an_etcd_that_rolls(bed: &mut DockerBed) -> Result<()> {
     let bed = &*bed;
-    let Below { look, workload, writer, mark } = below(bed, "roll", 3).await?;
-    let (old, first) = (look.etcd_machines().await?, look.control_plane_endpoints().await?);
+    let Below { handle, workload, writer, mark } = below(bed, "roll", 3).await?;
+    let (old, first) = (handle.etcd_machines().await?, handle.control_plane_endpoints().await?);
 
     let lap = lap("etcd and the control plane rolled");
     let commands = json!({"spec": {"etcdadmConfigSpec": {"preEtcdadmCommands": ["true"]}}});
-    change(&look, "EtcdCluster", &look.etcd, &commands).await?;
+    change(&handle, "EtcdCluster", &handle.etcd, &commands).await?;
     let endpoints = until("the old members have left", ROLLOUT, async || {
-        let (machines, status) = (look.etcd_machines().await?, look.status().await?);
+        let (machines, status) = (handle.etcd_machines().await?, handle.status().await?);
         ensure!(machines.len() == 3, "the Machines are {machines:?}: {:?}", status.conditions);
         ensure!(!machines.iter().any(|name| old.contains(name)), "the Machines are {machines:?}");
         ensure!(status.ready && status.members.len() == 3, "{:?}", status.conditions);
-        Ok(Some(look.control_plane_endpoints().await?))
+        Ok(Some(handle.control_plane_endpoints().await?))
     })
     .await?;
     ensure!(!endpoints.iter().any(|endpoint| first.contains(endpoint)), "{endpoints:?} has some of {first:?}");
-    only_server_has(bed, &look, &endpoints).await?;
+    only_server_has(bed, &handle, &endpoints).await?;
     // No old member has left before.
     would_join_with(&workload, &endpoints).await?;
     workload.until_nodes(1, PATIENCE).await?;
     lap();
-    rolled_once(bed, &look, writer, mark).await
+    rolled_once(bed, &handle, writer, mark).await
 }
 
 /// A cluster with one control-plane node that works, and that is written to.
 struct Below {
-    look: Look,
+    handle: ClusterHandle,
     workload: Workload,
     writer: Writer,
     /// Before it was applied.
@@ -176,24 +176,24 @@ struct Below {
 /// Such a cluster, with so many members of etcd.
 async fn below(bed: &DockerBed, name: &str, members: i64) -> Result<Below> {
     let client = bed.client();
-    Look::make_namespace(&client, name).await?;
+    ClusterHandle::make_namespace(&client, name).await?;
     let manifests = Manifests::of("examples/docker/cluster.yaml", name, name)?.replicas(members);
     let manifests = manifests.without(|document| document["kind"] == "MachineDeployment");
-    let look = Look::at(&client, &manifests);
+    let handle = ClusterHandle::new(&client, &manifests);
     let mark = bed.plane.mark();
     manifests.apply(&client).await?;
-    let workload = Workload::until_ready(bed, &look, PATIENCE).await?;
+    let workload = Workload::until_ready(bed, &handle, PATIENCE).await?;
     workload.until_nodes(1, PATIENCE).await?;
     let writer = Writer::start(&workload).await?;
-    Ok(Below { look, workload, writer, mark })
+    Ok(Below { handle, workload, writer, mark })
 }
 
 /// There is one API server, and it was started with these endpoints, which are on record as in use.
-async fn only_server_has(bed: &DockerBed, look: &Look, endpoints: &[String]) -> Result<()> {
-    let machines = look.control_plane_machines().await?;
+async fn only_server_has(bed: &DockerBed, handle: &ClusterHandle, endpoints: &[String]) -> Result<()> {
+    let machines = handle.control_plane_machines().await?;
     let [machine] = machines.as_slice() else { anyhow::bail!("its Machines are {machines:?}") };
     ensure!(servers(bed, machine).await? == endpoints, "{machine} has others");
-    ensure!(is_recorded(look, endpoints).await?, "{endpoints:?} are not on record as in use");
+    ensure!(is_recorded(handle, endpoints).await?, "{endpoints:?} are not on record as in use");
     Ok(())
 }
 
@@ -211,21 +211,21 @@ async fn would_join_with(workload: &Workload, endpoints: &[String]) -> Result<()
 }
 
 /// The control plane was told of etcd twice, and made two Machines. The cluster is deleted.
-async fn rolled_once(bed: &DockerBed, look: &Look, writer: Writer, mark: Mark) -> Result<()> {
+async fn rolled_once(bed: &DockerBed, handle: &ClusterHandle, writer: Writer, mark: Mark) -> Result<()> {
     writer.stop(GAP).await?;
     let requests = bed.plane.requests_since(mark)?;
-    let written = writes_of_endpoints(&requests, look).iter().count();
+    let written = writes_of_endpoints(&requests, handle).iter().count();
     ensure!(written == 2, "endpoints were written {written} times: the first ones, and every change");
-    let made = control_plane_machines(&requests, look).iter().count();
+    let made = control_plane_machines(&requests, handle).iter().count();
     ensure!(made == 2, "the control plane made {made} Machines: the first, and one for every rollout");
-    look.delete("Cluster", &look.cluster).await?;
-    gone(bed, look).await
+    handle.delete("Cluster", &handle.cluster).await?;
+    gone(bed, handle).await
 }
 
 /// What must not change while a control plane lives its own life: who is a member, on which Machine, since when its process.
-async fn etcd(bed: &DockerBed, look: &Look) -> Result<Vec<String>> {
+async fn etcd(bed: &DockerBed, handle: &ClusterHandle) -> Result<Vec<String>> {
     let mut seen = Vec::new();
-    for member in look.status().await?.members {
+    for member in handle.status().await?.members {
         let started = ["systemctl", "show", "etcd", "--property=ExecMainStartTimestampMonotonic", "--value"];
         let started = bed.exec(&member.machine, &started).await?;
         seen.push(format!("{} {} on {} since {}", member.name, member.id, member.machine, started.trim()));
@@ -233,8 +233,8 @@ async fn etcd(bed: &DockerBed, look: &Look) -> Result<Vec<String>> {
     Ok(seen)
 }
 
-async fn scale(look: &Look, replicas: u32) -> Result<()> {
-    change(look, "KubeadmControlPlane", &look.control_plane, &json!({"spec": {"replicas": replicas}})).await
+async fn scale(handle: &ClusterHandle, replicas: u32) -> Result<()> {
+    change(handle, "KubeadmControlPlane", &handle.control_plane, &json!({"spec": {"replicas": replicas}})).await
 }
 
 fn is_named(document: &Value, name: &str) -> bool {

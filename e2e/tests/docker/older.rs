@@ -3,7 +3,7 @@
 use crate::clusters::deleted_without_a_trace;
 use crate::road::{PATIENCE, travel};
 use anyhow::{Result, bail, ensure};
-use e2e::bed::{Look, Manifests};
+use e2e::bed::{ClusterHandle, Manifests};
 use e2e::docker::DockerBed;
 use e2e::plane::users;
 use e2e::until::until;
@@ -16,12 +16,12 @@ const EXAMPLE: &str = "examples/docker/docker-machine.yaml";
 pub(crate) async fn one_control_plane(bed: &mut DockerBed) -> Result<()> {
     let mark = bed.plane.mark();
     travel(bed, EXAMPLE, "older", 1).await?;
-    let look = Look::at(&bed.client(), &Manifests::of(EXAMPLE, "older", "older")?);
-    let members: BTreeSet<String> = look.etcd_machines().await?.into_iter().collect();
+    let handle = ClusterHandle::new(&bed.client(), &Manifests::of(EXAMPLE, "older", "older")?);
+    let members: BTreeSet<String> = handle.etcd_machines().await?.into_iter().collect();
     ensure!(members.len() == 3, "etcd's Machines are {members:?}");
     for member in &members {
         until(format!("Machine {member} is provisioned"), PATIENCE, async || {
-            let machine = look.api("Machine").get(member).await?;
+            let machine = handle.api("Machine").get(member).await?;
             let provisioned = machine.data["status"]["phase"] == "Provisioned"
                 && machine.data["spec"]["providerID"] == format!("docker:////{member}")
                 && machine.data["status"]["addresses"].as_array().is_some_and(|addresses| !addresses.is_empty());
@@ -34,5 +34,5 @@ pub(crate) async fn one_control_plane(bed: &mut DockerBed) -> Result<()> {
     ensure!(patched == members, "our manager has changed DockerMachines {patched:?}");
     let done = patches.filter(|request| request.code == 200);
     ensure!(done.len() == members.len(), "a DockerMachine was changed more than once:\n{done}");
-    deleted_without_a_trace(bed, &look).await
+    deleted_without_a_trace(bed, &handle).await
 }

@@ -7,7 +7,7 @@
 
 use crate::clusters::{PATIENCE, change, documents, gone};
 use anyhow::{Context, Result, ensure};
-use e2e::bed::{Look, Manifests, metrics, plugin, reader};
+use e2e::bed::{ClusterHandle, Manifests, metrics, plugin, reader};
 use e2e::clusterctl::{Setup, stand_in_for_cert_manager};
 use e2e::docker::{DockerBed, ManagerImage, Workload};
 use e2e::process::{self, output};
@@ -61,18 +61,18 @@ pub(crate) async fn installs_a_release(bed: &mut DockerBed) -> Result<()> {
     .await?;
 
     let client = workload.client();
-    Look::make_namespace(&client, NAMESPACE).await?;
+    ClusterHandle::make_namespace(&client, NAMESPACE).await?;
     let manifests = documents(NAMESPACE, "inside", 1)?;
     manifests.apply(&client).await?;
-    let look = Look::at(&client, &manifests);
-    look.until_ready(PATIENCE).await?;
-    look.until_control_plane_data(PATIENCE).await?;
+    let handle = ClusterHandle::new(&client, &manifests);
+    handle.until_ready(PATIENCE).await?;
+    handle.until_control_plane_data(PATIENCE).await?;
     lap("a cluster that was made there is Ready");
-    logs_are_found(&workload, &look)?;
+    logs_are_found(&workload, &handle)?;
 
     let before = cluster.holder().await?;
     ensure!(pods.contains(&before), "{before} has the lease, the Pods are {pods:?}");
-    tells_those_who_may_read(bed, &workload, &before, &look).await?;
+    tells_those_who_may_read(bed, &workload, &before, &handle).await?;
     lap("its metrics are read with a token");
     cluster.pods.delete(&before, &DeleteParams::default()).await.context("delete the Pod that works")?;
     let after = until("another Pod works", TAKES_OVER, async || {
@@ -82,17 +82,17 @@ pub(crate) async fn installs_a_release(bed: &mut DockerBed) -> Result<()> {
     .await?;
     println!("  {after} has taken over from {before}");
     lap("another Pod works");
-    change(&look, "EtcdCluster", &look.etcd, &json!({"spec": {"replicas": 3}})).await?;
+    change(&handle, "EtcdCluster", &handle.etcd, &json!({"spec": {"replicas": 3}})).await?;
     until("three members are healthy", PATIENCE, async || {
-        let status = look.status().await?;
+        let status = handle.status().await?;
         ensure!(status.ready && status.ready_replicas == 3 && status.members.len() == 3, "{:?}", status.conditions);
         Ok(Some(()))
     })
     .await?;
     cluster.until_both_are_ready().await?;
     lap("there are three members, and two Pods");
-    look.delete("Cluster", &look.cluster).await?;
-    gone(bed, &look).await?;
+    handle.delete("Cluster", &handle.cluster).await?;
+    gone(bed, &handle).await?;
     lap("nothing of it is left");
     uninstall(&setup, &workload).await?;
     lap("the provider is uninstalled");
@@ -103,16 +103,16 @@ pub(crate) async fn installs_a_release(bed: &mut DockerBed) -> Result<()> {
 /// A Kubernetes cluster of one control-plane node, and the name of that.
 async fn a_cluster_with_one_node(bed: &DockerBed) -> Result<(Workload, String)> {
     let client = bed.client();
-    Look::make_namespace(&client, NAMESPACE).await?;
+    ClusterHandle::make_namespace(&client, NAMESPACE).await?;
     let manifests = Manifests::of("examples/docker/cluster.yaml", NAMESPACE, NAMESPACE)?.replicas(1);
     let worker = format!("{NAMESPACE}-md-0");
     let manifests = manifests.without(|document| document["metadata"]["name"] == worker.as_str());
     manifests.apply(&client).await?;
-    let look = Look::at(&client, &manifests);
-    look.until_ready(PATIENCE).await?;
-    let workload = Workload::until_ready(bed, &look, PATIENCE).await?;
+    let handle = ClusterHandle::new(&client, &manifests);
+    handle.until_ready(PATIENCE).await?;
+    let workload = Workload::until_ready(bed, &handle, PATIENCE).await?;
     workload.until_nodes(1, PATIENCE).await?;
-    let machines = look.control_plane_machines().await?;
+    let machines = handle.control_plane_machines().await?;
     let node = machines.into_iter().next().context("the control plane has no Machine")?;
     Ok((workload, node))
 }
@@ -149,7 +149,12 @@ async fn uninstall(setup: &Setup, workload: &Workload) -> Result<()> {
 
 /// The Pod serves metrics over TLS to whom the ClusterRole of the release is bound, and to nobody else: of the cluster,
 /// and that it works.
-async fn tells_those_who_may_read(bed: &DockerBed, workload: &Workload, pod: &str, look: &Look) -> Result<()> {
+async fn tells_those_who_may_read(
+    bed: &DockerBed,
+    workload: &Workload,
+    pod: &str,
+    handle: &ClusterHandle,
+) -> Result<()> {
     let client = workload.client();
     let prometheus = reader(&client, "default", "prometheus", Some(METRICS_READER)).await?;
     let visitor = reader(&client, "default", "visitor", None).await?;
@@ -160,13 +165,13 @@ async fn tells_those_who_may_read(bed: &DockerBed, workload: &Workload, pod: &st
         .spawn()?;
     ensure!(answer(None).await? == Err(401), "without a token");
     ensure!(answer(Some(&visitor)).await? == Err(403), "without the role");
-    let name = format!("name=\"{}\"", look.etcd);
+    let name = format!("name=\"{}\"", handle.etcd);
     until("the Pod that works tells of the cluster", PATIENCE, async || {
         let text = metrics(METRICS_PORT, Some(&prometheus)).await?;
         let text = text.map_err(|status| anyhow::anyhow!("{status} with the role"))?;
         ensure!(text.contains("\netcdadm_provider_lease_held 1\n"), "it does not say that it holds the lease");
         let mut ready = text.lines().filter(|line| line.starts_with("etcdadm_provider_etcd_cluster_ready{"));
-        ensure!(ready.any(|line| line.contains(&name) && line.ends_with(" 1")), "{} is not Ready: {text}", look.etcd);
+        ensure!(ready.any(|line| line.contains(&name) && line.ends_with(" 1")), "{} is not Ready: {text}", handle.etcd);
         Ok(Some(()))
     })
     .await
@@ -178,11 +183,15 @@ async fn answer(token: Option<&str>) -> Result<Result<String, u16>> {
 }
 
 /// What the plugin finds, now that there are Pods.
-fn logs_are_found(workload: &Workload, look: &Look) -> Result<()> {
+fn logs_are_found(workload: &Workload, handle: &ClusterHandle) -> Result<()> {
     let mut logs = Command::new(plugin()?);
-    logs.args(["logs", &look.etcd, "--namespace", &look.namespace, "--kubeconfig"]).arg(workload.kubeconfig());
+    logs.args(["logs", &handle.etcd, "--namespace", &handle.namespace, "--kubeconfig"]).arg(workload.kubeconfig());
     let logs = output(&mut logs)?;
-    ensure!(logs.contains(&look.etcd), "kubectl etcdcluster logs finds nothing of {} in the Pods: {logs:?}", look.etcd);
+    ensure!(
+        logs.contains(&handle.etcd),
+        "kubectl etcdcluster logs finds nothing of {} in the Pods: {logs:?}",
+        handle.etcd
+    );
     Ok(())
 }
 

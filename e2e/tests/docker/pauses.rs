@@ -4,7 +4,7 @@
 use crate::clusters::{PATIENCE, booting_slowly, change, container, documents, granted, released, up};
 use anyhow::{Result, ensure};
 use api::names;
-use e2e::bed::{Look, Manifests};
+use e2e::bed::{ClusterHandle, Manifests};
 use e2e::docker::DockerBed;
 use e2e::plane::{Mark, Request, users};
 use e2e::until::until;
@@ -37,17 +37,17 @@ const WAYS: [(Way, &str); 3] =
 /// Paused before anything was applied.
 pub(crate) async fn from_the_beginning(bed: &mut DockerBed) -> Result<()> {
     let bed = &*bed;
-    Look::make_namespace(&bed.client(), "pause-first").await?;
+    ClusterHandle::make_namespace(&bed.client(), "pause-first").await?;
     let clusters = WAYS.map(async |(way, name)| {
         let manifests = way.in_documents(documents("pause-first", &format!("first-{name}"), 1)?);
         let begun = bed.plane.mark();
         manifests.apply(&bed.client()).await?;
-        let look = Look::at(&bed.client(), &manifests);
-        way.keeps(bed, &look, begun).await?;
-        let machines = look.etcd_machines().await?;
+        let handle = ClusterHandle::new(&bed.client(), &manifests);
+        way.keeps(bed, &handle, begun).await?;
+        let machines = handle.etcd_machines().await?;
         ensure!(matches!(way, Way::ControlPlane) || machines.is_empty(), "{name}: etcd has Machines {machines:?}");
-        way.lift(&look).await?;
-        released(&look).await
+        way.lift(&handle).await?;
+        released(&handle).await
     });
     try_join_all(clusters).await?;
     Ok(())
@@ -56,19 +56,19 @@ pub(crate) async fn from_the_beginning(bed: &mut DockerBed) -> Result<()> {
 /// Paused while the first machine boots, when the control plane is paused by us already.
 pub(crate) async fn on_the_way_up(bed: &mut DockerBed) -> Result<()> {
     let bed = &*bed;
-    Look::make_namespace(&bed.client(), "pause-early").await?;
+    ClusterHandle::make_namespace(&bed.client(), "pause-early").await?;
     let clusters = WAYS.map(async |(way, name)| {
         let manifests = booting_slowly(documents("pause-early", &format!("early-{name}"), 1)?);
         manifests.apply(&bed.client()).await?;
-        let look = Look::at(&bed.client(), &manifests);
-        container(bed, &look.member_names(1)[0]).await?;
-        ensure!(!look.status().await?.ready, "{name} is up already: nothing is shown");
-        way.set(&look).await?;
-        let since = way.is_known(bed, &look).await?;
-        way.keeps(bed, &look, since).await?;
-        ensure!(matches!(way, Way::ControlPlane) || !look.status().await?.ready, "{name} has become ready");
-        way.lift(&look).await?;
-        released(&look).await
+        let handle = ClusterHandle::new(&bed.client(), &manifests);
+        container(bed, &handle.member_names(1)[0]).await?;
+        ensure!(!handle.status().await?.ready, "{name} is up already: nothing is shown");
+        way.set(&handle).await?;
+        let since = way.is_known(bed, &handle).await?;
+        way.keeps(bed, &handle, since).await?;
+        ensure!(matches!(way, Way::ControlPlane) || !handle.status().await?.ready, "{name} has become ready");
+        way.lift(&handle).await?;
+        released(&handle).await
     });
     try_join_all(clusters).await?;
     Ok(())
@@ -77,33 +77,33 @@ pub(crate) async fn on_the_way_up(bed: &mut DockerBed) -> Result<()> {
 /// Paused when everything is up: more members are wanted then.
 pub(crate) async fn when_up(bed: &mut DockerBed) -> Result<()> {
     let bed = &*bed;
-    Look::make_namespace(&bed.client(), "pause-late").await?;
+    ClusterHandle::make_namespace(&bed.client(), "pause-late").await?;
     let clusters = WAYS.map(async |(way, name)| {
-        let look = up(bed, "pause-late", &format!("late-{name}"), 1).await?;
-        way.set(&look).await?;
-        let since = way.is_known(bed, &look).await?;
-        change(&look, "EtcdCluster", &look.etcd, &json!({"spec": {"replicas": 3}})).await?;
-        let control_plane = look.control_plane_machines().await?;
-        way.keeps(bed, &look, since).await?;
+        let handle = up(bed, "pause-late", &format!("late-{name}"), 1).await?;
+        way.set(&handle).await?;
+        let since = way.is_known(bed, &handle).await?;
+        change(&handle, "EtcdCluster", &handle.etcd, &json!({"spec": {"replicas": 3}})).await?;
+        let control_plane = handle.control_plane_machines().await?;
+        way.keeps(bed, &handle, since).await?;
         match way {
             Way::Spec | Way::Annotation => {
-                let machines = look.etcd_machines().await?;
+                let machines = handle.etcd_machines().await?;
                 ensure!(machines.len() == 1, "{name}: etcd has Machines {machines:?}");
             }
             // Etcd is not what is paused.
             Way::ControlPlane => {
                 until("etcd has three members", PATIENCE, async || {
-                    Ok((look.status().await?.ready_replicas == 3).then_some(()))
+                    Ok((handle.status().await?.ready_replicas == 3).then_some(()))
                 })
                 .await?;
-                let now = look.control_plane_machines().await?;
+                let now = handle.control_plane_machines().await?;
                 ensure!(now == control_plane, "{name}: the control plane has rolled from {control_plane:?} to {now:?}");
-                way.untouched(&look).await?;
+                way.untouched(&handle).await?;
             }
         }
-        way.lift(&look).await?;
+        way.lift(&handle).await?;
         until(format!("{name} has three members, and the control plane knows them"), PATIENCE, async || {
-            let (status, endpoints) = (look.status().await?, look.control_plane_endpoints().await?);
+            let (status, endpoints) = (handle.status().await?, handle.control_plane_endpoints().await?);
             ensure!(status.ready && endpoints.len() == 3, "{endpoints:?}, {:?}", status.members);
             Ok(Some(()))
         })
@@ -135,28 +135,28 @@ impl Way {
         }
     }
 
-    async fn set(self, look: &Look) -> Result<()> {
+    async fn set(self, handle: &ClusterHandle) -> Result<()> {
         let (kind, patch) = self.patch(true);
-        change(look, kind, self.object(look), &patch).await
+        change(handle, kind, self.object(handle), &patch).await
     }
 
-    async fn lift(self, look: &Look) -> Result<()> {
+    async fn lift(self, handle: &ClusterHandle) -> Result<()> {
         let (kind, patch) = self.patch(false);
-        change(look, kind, self.object(look), &patch).await
+        change(handle, kind, self.object(handle), &patch).await
     }
 
-    fn object(self, look: &Look) -> &str {
+    fn object(self, handle: &ClusterHandle) -> &str {
         match self {
-            Way::Spec | Way::Annotation => &look.cluster,
-            Way::ControlPlane => &look.control_plane,
+            Way::Spec | Way::Annotation => &handle.cluster,
+            Way::ControlPlane => &handle.control_plane,
         }
     }
 
     /// Waits until we know of the pause. What was on its way before it came may have been written still.
-    async fn is_known(self, bed: &DockerBed, look: &Look) -> Result<Mark> {
+    async fn is_known(self, bed: &DockerBed, handle: &ClusterHandle) -> Result<Mark> {
         match self {
             Way::Spec | Way::Annotation => {
-                look.until_condition("Paused", "True", "Paused", PATIENCE).await?;
+                handle.until_condition("Paused", "True", "Paused", PATIENCE).await?;
             }
             // Its value makes it the user's from the moment of the write.
             Way::ControlPlane => {}
@@ -167,15 +167,15 @@ impl Way {
     /// Watches the pause for a while: it stays, and by the API server's own account nothing is written to what is paused. To
     /// a paused control plane there is: the endpoints that it will need when its user lets it go on, with the annotation that
     /// says what was written, and, in its status, what is waited for.
-    async fn keeps(self, bed: &DockerBed, look: &Look, since: Mark) -> Result<()> {
+    async fn keeps(self, bed: &DockerBed, handle: &ClusterHandle, since: Mark) -> Result<()> {
         match self {
             Way::Spec | Way::Annotation => {
-                look.until_condition("Paused", "True", "Paused", PATIENCE).await.map(drop)?
+                handle.until_condition("Paused", "True", "Paused", PATIENCE).await.map(drop)?
             }
             Way::ControlPlane => {
                 let wanted = "etcd has been handed over; the control plane is paused by its user";
                 until("the Cluster says that the control plane is paused by its user", PATIENCE, async || {
-                    let said = look.cluster_condition("ManagedExternalEtcdReady").await?;
+                    let said = handle.cluster_condition("ManagedExternalEtcdReady").await?;
                     let right = said["status"] == "True" && said["reason"] == "Ready" && said["message"] == wanted;
                     ensure!(right, "it says {said}");
                     Ok(Some(()))
@@ -185,9 +185,9 @@ impl Way {
         }
         // The scenario is about this time.
         tokio::time::sleep(WATCHED).await;
-        self.untouched(look).await?;
-        let ours = granted(&bed.plane.requests_since(since)?, look, users::PROVIDER).writes();
-        let to_the_paused = ours.filter(|request| self.concerns(request, look));
+        self.untouched(handle).await?;
+        let ours = granted(&bed.plane.requests_since(since)?, handle, users::PROVIDER).writes();
+        let to_the_paused = ours.filter(|request| self.concerns(request, handle));
         let written: Vec<_> = to_the_paused.iter().map(|r| (&r.verb, &r.resource, &r.subresource, &r.name)).collect();
         ensure!(written.is_empty(), "written in spite of the pause: {written:?}");
         Ok(())
@@ -195,7 +195,7 @@ impl Way {
 
     /// Whether a write of ours should not have been made. That the EtcdCluster says in its own status that it is paused is
     /// no change to what is paused.
-    fn concerns(self, request: &Request, look: &Look) -> bool {
+    fn concerns(self, request: &Request, handle: &ClusterHandle) -> bool {
         match self {
             Way::Spec | Way::Annotation => {
                 let own = request.resource == "etcdclusters" && request.subresource == "status";
@@ -206,22 +206,22 @@ impl Way {
                 let annotations = request.body.pointer("/metadata/annotations").and_then(Value::as_object);
                 let others = annotations.is_some_and(|all| all.keys().any(|name| name != WRITTEN_ENDPOINTS));
                 let told = request.subresource == "status";
-                request.name == look.control_plane && (others || !(endpoints || told))
+                request.name == handle.control_plane && (others || !(endpoints || told))
             }
         }
     }
 
     /// The pause is the user's, as they have set it.
-    async fn untouched(self, look: &Look) -> Result<()> {
+    async fn untouched(self, handle: &ClusterHandle) -> Result<()> {
         let (kind, wanted) = self.patch(true);
-        let object = look.api(kind).get(self.object(look)).await?;
+        let object = handle.api(kind).get(self.object(handle)).await?;
         let paused = match self {
             Way::Spec => object.data["spec"]["paused"] == wanted["spec"]["paused"],
             Way::Annotation | Way::ControlPlane => {
                 object.annotations().get(names::PAUSED_ANNOTATION).map(String::as_str) == Some(USERS)
             }
         };
-        ensure!(paused, "{kind} {} is not as its user has paused it: {:?}", self.object(look), object.metadata);
+        ensure!(paused, "{kind} {} is not as its user has paused it: {:?}", self.object(handle), object.metadata);
         Ok(())
     }
 }

@@ -5,7 +5,7 @@
 
 use crate::clusters::{PATIENCE, look_closely, up};
 use anyhow::{Context, Result, ensure};
-use e2e::bed::{Look, Manifests};
+use e2e::bed::{ClusterHandle, Manifests};
 use e2e::docker::{DockerBed, Workload};
 use e2e::until::until;
 use k8s_openapi::api::coordination::v1::Lease;
@@ -24,16 +24,16 @@ const ETCDCTL: &str = "/opt/bin/etcdctl.sh";
 pub(crate) async fn of_a_whole_cluster(bed: &mut DockerBed) -> Result<()> {
     let bed = &*bed;
     let client = bed.client();
-    Look::make_namespace(&client, "reboots-all").await?;
+    ClusterHandle::make_namespace(&client, "reboots-all").await?;
     let manifests = Manifests::of(WHOLE, "reboots-all", "reboots-all")?;
-    let look = Look::at(&client, &manifests);
+    let handle = ClusterHandle::new(&client, &manifests);
     manifests.apply(&client).await?;
-    let workload = Workload::until_ready(bed, &look, PATIENCE).await?;
+    let workload = Workload::until_ready(bed, &handle, PATIENCE).await?;
     let nodes = workload.until_nodes(2, PATIENCE).await?;
     workload.store("before").await?;
 
     let containers: Vec<String> = bed.containers().await?;
-    let etcd = look.member_names(3);
+    let etcd = handle.member_names(3);
     for machine in &containers {
         let begun = Instant::now();
         if etcd.contains(machine) {
@@ -42,19 +42,25 @@ pub(crate) async fn of_a_whole_cluster(bed: &mut DockerBed) -> Result<()> {
             // Nodes wait a minute and a half for their pods' sandboxes, and a load balancer has no systemd to ask.
             bed.power_cut(std::slice::from_ref(machine)).await?;
         }
-        well_again(bed, &look, &workload, &nodes, machine).await?;
+        well_again(bed, &handle, &workload, &nodes, machine).await?;
         println!("  {machine:<36} rebooted: all well after {:>5.1} s", begun.elapsed().as_secs_f32());
     }
     let begun = Instant::now();
     bed.power_cut(&containers).await?;
-    well_again(bed, &look, &workload, &nodes, "power-cut").await?;
+    well_again(bed, &handle, &workload, &nodes, "power-cut").await?;
     println!("  {:<36} all well after {:>5.1} s", "power cut", begun.elapsed().as_secs_f32());
     Ok(())
 }
 
 /// Waits until what was stored is read again, more can be stored, every member is healthy, and every Node's kubelet has
 /// reported after the reboot.
-async fn well_again(bed: &DockerBed, look: &Look, workload: &Workload, nodes: &[String], after: &str) -> Result<()> {
+async fn well_again(
+    bed: &DockerBed,
+    handle: &ClusterHandle,
+    workload: &Workload,
+    nodes: &[String],
+    after: &str,
+) -> Result<()> {
     let leases: Api<Lease> = Api::namespaced(workload.client(), "kube-node-lease");
     let maps: Api<ConfigMap> = Api::namespaced(workload.client(), "kube-system");
     let mut attempt = 0;
@@ -70,7 +76,7 @@ async fn well_again(bed: &DockerBed, look: &Look, workload: &Workload, nodes: &[
     })
     .await?;
     until(format!("etcd and the kubelets are well after {after}"), PATIENCE, async || {
-        for member in look.member_names(3) {
+        for member in handle.member_names(3) {
             bed.exec(&member, &[ETCDCTL, "endpoint", "health", "--command-timeout=2s"]).await?;
         }
         for node in nodes {
@@ -90,13 +96,13 @@ async fn well_again(bed: &DockerBed, look: &Look, workload: &Workload, nodes: &[
 /// What was written is there, addresses and members are the same, the control plane has not been touched.
 pub(crate) async fn of_etcds_machines(bed: &mut DockerBed) -> Result<()> {
     let bed = &*bed;
-    Look::make_namespace(&bed.client(), "reboots").await?;
-    let look = up(bed, "reboots", "reboots", 3).await?;
-    look_closely(&look).await?;
-    let machines = look.member_names(3);
-    let before = look.until_ready(PATIENCE).await?;
-    let endpoints = look.control_plane_endpoints().await?;
-    let control_plane = look.control_plane_machines().await?;
+    ClusterHandle::make_namespace(&bed.client(), "reboots").await?;
+    let handle = up(bed, "reboots", "reboots", 3).await?;
+    look_closely(&handle).await?;
+    let machines = handle.member_names(3);
+    let before = handle.until_ready(PATIENCE).await?;
+    let endpoints = handle.control_plane_endpoints().await?;
+    let control_plane = handle.control_plane_machines().await?;
     bed.exec(&machines[0], &[ETCDCTL, "put", "/written", "before"]).await?;
 
     for machine in &machines {
@@ -121,7 +127,7 @@ pub(crate) async fn of_etcds_machines(bed: &mut DockerBed) -> Result<()> {
     );
 
     let after = until("etcd is as it was", PATIENCE, async || {
-        let status = look.status().await?;
+        let status = handle.status().await?;
         let well = status.ready && status.members.iter().all(|member| member.healthy_since.is_some());
         ensure!(well, "ready: {}, members: {:?}", status.ready, status.members);
         Ok(Some(status))
@@ -141,8 +147,8 @@ pub(crate) async fn of_etcds_machines(bed: &mut DockerBed) -> Result<()> {
             .collect()
     };
     ensure!(members(&after) == members(&before), "{:?} instead of {:?}", members(&after), members(&before));
-    ensure!(look.control_plane_endpoints().await? == endpoints, "the endpoints have changed");
-    ensure!(look.control_plane_machines().await? == control_plane, "the control plane has rolled");
+    ensure!(handle.control_plane_endpoints().await? == endpoints, "the endpoints have changed");
+    ensure!(handle.control_plane_machines().await? == control_plane, "the control plane has rolled");
     Ok(())
 }
 

@@ -5,7 +5,7 @@ use crate::clusters::{GONE, applied, released};
 use anyhow::{Context, Result, ensure};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use e2e::bed::{Look, get};
+use e2e::bed::{ClusterHandle, get};
 use e2e::docker::DockerBed;
 use e2e::own_release::OwnRelease;
 use e2e::plane::users;
@@ -43,12 +43,12 @@ pub(crate) async fn images_run(bed: &mut DockerBed) -> Result<()> {
     bed.manager().terminate(END).await?;
     start(bed, &image, &deployment).await?;
     runs_with_nothing(bed).await?;
-    Look::make_namespace(&bed.client(), "released").await?;
-    let look = applied(bed, "released", "released", 1).await?;
-    released(&look).await?;
-    look.delete("Cluster", &look.cluster).await?;
+    ClusterHandle::make_namespace(&bed.client(), "released").await?;
+    let handle = applied(bed, "released", "released", 1).await?;
+    released(&handle).await?;
+    handle.delete("Cluster", &handle.cluster).await?;
     until("the Cluster is gone", GONE, async || {
-        let left = [look.names("Cluster", "").await?, look.names("EtcdCluster", "").await?].concat();
+        let left = [handle.names("Cluster", "").await?, handle.names("EtcdCluster", "").await?].concat();
         ensure!(left.is_empty(), "left are {}", left.join(", "));
         Ok(Some(()))
     })

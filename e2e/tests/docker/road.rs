@@ -4,7 +4,7 @@ use crate::clusters::servers;
 use crate::deletion::deleted;
 use crate::departure::the_control_plane_was_woken;
 use anyhow::{Result, ensure};
-use e2e::bed::{Look, Manifests};
+use e2e::bed::{ClusterHandle, Manifests};
 use e2e::docker::{DockerBed, Workload};
 use std::time::{Duration, Instant};
 
@@ -14,10 +14,10 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(300);
 /// Three members, one control-plane node, one worker; and the way back, on which the control plane must not wait for an API
 /// server that has lost its etcd.
 pub(crate) async fn one_control_plane(bed: &mut DockerBed) -> Result<()> {
-    let look = travel(bed, "examples/docker/cluster.yaml", "road1", 1).await?;
+    let handle = travel(bed, "examples/docker/cluster.yaml", "road1", 1).await?;
     let before = bed.plane.mark();
-    deleted(bed, &look, "with an API server that works").await?;
-    the_control_plane_was_woken(&bed.plane.requests_since(before)?, &look)
+    deleted(bed, &handle, "with an API server that works").await?;
+    the_control_plane_was_woken(&bed.plane.requests_since(before)?, &handle)
 }
 
 /// Three members, three control-plane nodes, one worker.
@@ -29,32 +29,37 @@ pub(crate) async fn three_control_planes(bed: &mut DockerBed) -> Result<()> {
 /// and DockerMachine.
 pub(crate) async fn of_the_proposal(bed: &mut DockerBed) -> Result<()> {
     let manifests = Manifests::of("examples/docker/proposal.yaml", "proposal", "my-cluster")?;
-    let look = Look::at(&bed.client(), &manifests).with_etcd("my-cluster-etcd-cluster");
-    follow(bed, &manifests, &look, 3).await
+    let handle = ClusterHandle::new(&bed.client(), &manifests).with_etcd("my-cluster-etcd-cluster");
+    follow(bed, &manifests, &handle, 3).await
 }
 
 /// Follows an example, whose one worker is one more Node.
-pub(crate) async fn travel(bed: &mut DockerBed, example: &str, name: &str, control_planes: usize) -> Result<Look> {
+pub(crate) async fn travel(
+    bed: &mut DockerBed,
+    example: &str,
+    name: &str,
+    control_planes: usize,
+) -> Result<ClusterHandle> {
     let manifests = Manifests::of(example, name, name)?;
-    let look = Look::at(&bed.client(), &manifests);
-    follow(bed, &manifests, &look, control_planes + 1).await?;
-    Ok(look)
+    let handle = ClusterHandle::new(&bed.client(), &manifests);
+    follow(bed, &manifests, &handle, control_planes + 1).await?;
+    Ok(handle)
 }
 
 /// Applies documents once, and does nothing by hand: etcd becomes Ready, every Node Ready, and what is stored through the
 /// API server is in every member's data.
-async fn follow(bed: &DockerBed, manifests: &Manifests, look: &Look, nodes: usize) -> Result<()> {
+async fn follow(bed: &DockerBed, manifests: &Manifests, handle: &ClusterHandle, nodes: usize) -> Result<()> {
     let client = bed.client();
-    Look::make_namespace(&client, &manifests.namespace).await?;
+    ClusterHandle::make_namespace(&client, &manifests.namespace).await?;
     let begun = Instant::now();
     manifests.apply(&client).await?;
     let lap = |what: &str| println!("  apply → {what:<32} {:>5.1} s", begun.elapsed().as_secs_f32());
-    let status = look.until_ready(PATIENCE).await?;
+    let status = handle.until_ready(PATIENCE).await?;
     lap("EtcdCluster Ready");
     ensure!(status.members.len() == 3 && status.ready_replicas == 3, "{:?}", status.members);
-    look.until_control_plane_data(PATIENCE).await?;
+    handle.until_control_plane_data(PATIENCE).await?;
     lap("control-plane Machine data");
-    let workload = Workload::until_ready(bed, look, PATIENCE).await?;
+    let workload = Workload::until_ready(bed, handle, PATIENCE).await?;
     lap("Kubernetes API server ready");
     workload.store("it-works").await?;
     workload.until_nodes(nodes, PATIENCE).await?;
@@ -68,9 +73,9 @@ async fn follow(bed: &DockerBed, manifests: &Manifests, look: &Look, nodes: usiz
         ensure!(found.contains("it-works"), "member {} has {found:?}", member.name);
     }
     // The examples name our condition among the Cluster's availability gates.
-    look.until_cluster_condition("Available", "True", "Available", PATIENCE).await?;
+    handle.until_cluster_condition("Available", "True", "Available", PATIENCE).await?;
     let endpoints: Vec<&str> = status.endpoints.split(',').collect();
-    for machine in look.control_plane_machines().await? {
+    for machine in handle.control_plane_machines().await? {
         let servers = servers(bed, &machine).await?;
         ensure!(servers == endpoints, "the API server on {machine} has {servers:?}, etcd {endpoints:?}");
     }

@@ -6,7 +6,7 @@ use anyhow::{Context, Result, bail, ensure};
 use api::EtcdClusterStatus;
 use api::names;
 use e2e::apply::apply_object;
-use e2e::bed::{Bed, Look, Manifests, Membership};
+use e2e::bed::{Bed, ClusterHandle, Manifests, Membership};
 use e2e::observer::Silence;
 use e2e::until::until;
 use futures::future::try_join_all;
@@ -95,11 +95,11 @@ async fn are_exchanged(bed: &Bed, namespaces: [&str; 2], unhealthy_after: i64) -
     // Long enough for one that is blamed to be replaced.
     let rounds = ROUNDS + Duration::from_secs(u64::try_from(unhealthy_after)?);
     let both = [&left, &right];
-    let loads = try_join_all(both.map(|look| LowLoad::begin(bed, look))).await?;
-    let before = try_join_all(both.map(Look::status)).await?;
-    let machines = try_join_all(both.map(Look::etcd_machines)).await?;
-    let shown = async |look: &Look| {
-        let machine = look.api("LocalMachine").get(&look.member_names(2)[1]).await?;
+    let loads = try_join_all(both.map(|handle| LowLoad::begin(bed, handle))).await?;
+    let before = try_join_all(both.map(ClusterHandle::status)).await?;
+    let machines = try_join_all(both.map(ClusterHandle::etcd_machines)).await?;
+    let shown = async |handle: &ClusterHandle| {
+        let machine = handle.api("LocalMachine").get(&handle.member_names(2)[1]).await?;
         anyhow::Ok(machine.data["status"]["addresses"].clone())
     };
     let (of_left, of_right) = futures::try_join!(shown(&left), shown(&right))?;
@@ -111,23 +111,23 @@ async fn are_exchanged(bed: &Bed, namespaces: [&str; 2], unhealthy_after: i64) -
     bed.fault(what, &hidden, Silence::Lasting);
     futures::try_join!(show(&left, &one, &of_right), show(&right, &other, &of_left))?;
     tokio::time::sleep(rounds).await;
-    for (index, look) in both.into_iter().enumerate() {
+    for (index, handle) in both.into_iter().enumerate() {
         let again = json!({"spec": {"healthCheck": {"unhealthyAfterSeconds": unhealthy_after + 1}}});
-        crate::boots::look_again(look, &again).await?;
+        crate::boots::look_again(handle, &again).await?;
         tokio::time::sleep(rounds).await;
-        let now = look.status().await?;
-        is_what_it_was(&before[index], &now).context(look.etcd.clone())?;
+        let now = handle.status().await?;
+        is_what_it_was(&before[index], &now).context(handle.etcd.clone())?;
         ensure!(now.operation.is_none() && now.removed_members.is_empty(), "{:?}", now.operation);
         ensure!(now.last_remediation.is_none(), "{:?}", now.last_remediation);
-        let (was, is) = (&machines[index], look.etcd_machines().await?);
-        ensure!(is == *was, "the Machines of {} were {was:?}, and are {is:?}", look.etcd);
-        ensure!(etcd(bed, look).await?.voters() == *was, "{:?}", etcd(bed, look).await?.members);
-        let found = look.control_plane_endpoints().await?.join(",");
-        ensure!(found == now.endpoints, "the control plane of {} has {found}", look.etcd);
+        let (was, is) = (&machines[index], handle.etcd_machines().await?);
+        ensure!(is == *was, "the Machines of {} were {was:?}, and are {is:?}", handle.etcd);
+        ensure!(etcd(bed, handle).await?.voters() == *was, "{:?}", etcd(bed, handle).await?.members);
+        let found = handle.control_plane_endpoints().await?.join(",");
+        ensure!(found == now.endpoints, "the control plane of {} has {found}", handle.etcd);
     }
-    for look in both {
-        show_its_own(look, &look.member_names(2)[1]).await?;
-        look.until_ready(PATIENCE).await?;
+    for handle in both {
+        show_its_own(handle, &handle.member_names(2)[1]).await?;
+        handle.until_ready(PATIENCE).await?;
     }
     bed.fault_is_over(what, &hidden);
     try_join_all(loads.into_iter().map(LowLoad::judged)).await.map(drop)
@@ -135,9 +135,9 @@ async fn are_exchanged(bed: &Bed, namespaces: [&str; 2], unhealthy_after: i64) -
 
 /// Has a Machine show addresses that are not its machine's. Its LocalMachine is paused meanwhile, as its controller would
 /// correct them.
-pub(crate) async fn show(look: &Look, machine: &str, addresses: &Value) -> Result<()> {
-    let machines = look.api("LocalMachine");
-    pause(look, machine, Some("")).await?;
+pub(crate) async fn show(handle: &ClusterHandle, machine: &str, addresses: &Value) -> Result<()> {
+    let machines = handle.api("LocalMachine");
+    pause(handle, machine, Some("")).await?;
     until(format!("LocalMachine {machine} is paused"), PATIENCE, async || {
         let conditions = machines.get(machine).await?.data["status"]["conditions"].clone();
         let is = |condition: &Value| condition["type"] == "Paused" && condition["status"] == "True";
@@ -152,9 +152,9 @@ pub(crate) async fn show(look: &Look, machine: &str, addresses: &Value) -> Resul
         // Cluster API fails at each of so many Machines without Nodes, and looks again after minutes only.
         looks += 1;
         let touch = json!({"metadata": {"annotations": {"looks": looks.to_string()}}});
-        look.api("Machine").patch(machine, &own, &Patch::Merge(&touch)).await.context("touch the Machine")?;
+        handle.api("Machine").patch(machine, &own, &Patch::Merge(&touch)).await.context("touch the Machine")?;
         tokio::time::sleep(Duration::from_secs(2)).await;
-        let found = look.api("Machine").get(machine).await?.data["status"]["addresses"].clone();
+        let found = handle.api("Machine").get(machine).await?.data["status"]["addresses"].clone();
         ensure!(found == *addresses, "it has {found}");
         Ok(Some(()))
     })
@@ -162,18 +162,18 @@ pub(crate) async fn show(look: &Look, machine: &str, addresses: &Value) -> Resul
 }
 
 /// Lets a Machine show its machine's addresses again.
-pub(crate) async fn show_its_own(look: &Look, machine: &str) -> Result<()> {
-    pause(look, machine, None).await
+pub(crate) async fn show_its_own(handle: &ClusterHandle, machine: &str) -> Result<()> {
+    pause(handle, machine, None).await
 }
 
-async fn pause(look: &Look, machine: &str, value: Option<&str>) -> Result<()> {
+async fn pause(handle: &ClusterHandle, machine: &str, value: Option<&str>) -> Result<()> {
     let patch = Patch::Merge(json!({"metadata": {"annotations": {(names::PAUSED_ANNOTATION): value}}}));
-    let patched = look.api("LocalMachine").patch(machine, &PatchParams::default(), &patch).await;
+    let patched = handle.api("LocalMachine").patch(machine, &PatchParams::default(), &patch).await;
     patched.map(drop).with_context(|| format!("pause LocalMachine {machine}, or no longer"))
 }
 
 /// Also when all is looked at again, and its last member is left alone.
-async fn and_after_another_look(bed: &Bed, ours: &Look, before: &EtcdClusterStatus) -> Result<()> {
+async fn and_after_another_look(bed: &Bed, ours: &ClusterHandle, before: &EtcdClusterStatus) -> Result<()> {
     let patch = json!({"spec": {"healthCheck": {"unhealthyAfterSeconds": 3}}});
     crate::boots::look_again(ours, &patch).await?;
     tokio::time::sleep(ROUNDS).await;
@@ -192,8 +192,8 @@ fn is_what_it_was(before: &EtcdClusterStatus, now: &EtcdClusterStatus) -> Result
     Ok(())
 }
 
-async fn etcd(bed: &Bed, look: &Look) -> Result<Membership> {
-    look.membership(&bed.machines, &look.etcd_machines().await?).await
+async fn etcd(bed: &Bed, handle: &ClusterHandle) -> Result<Membership> {
+    handle.membership(&bed.machines, &handle.etcd_machines().await?).await
 }
 
 /// From now on an address is reserved for somebody else, as where leases run out.
@@ -204,9 +204,9 @@ fn hand_over(bed: &Bed, address: &str, owner: &str) -> Result<()> {
 }
 
 /// Members are replaced if they count as unhealthy late enough.
-async fn up(bed: &Bed, namespace: &str, name: &str, replicas: i64, unhealthy_after: i64) -> Result<Look> {
+async fn up(bed: &Bed, namespace: &str, name: &str, replicas: i64, unhealthy_after: i64) -> Result<ClusterHandle> {
     let client = bed.client();
-    Look::make_namespace(&client, namespace).await?;
+    ClusterHandle::make_namespace(&client, namespace).await?;
     let authority = json!({
         "apiVersion": "v1", "kind": "Secret",
         "metadata": {"name": names::ca_secret(name), "namespace": namespace},
@@ -220,11 +220,11 @@ async fn up(bed: &Bed, namespace: &str, name: &str, replicas: i64, unhealthy_aft
         }
     });
     manifests.apply(&client).await?;
-    let look = Look::at(&client, &manifests);
-    let status = look.until_ready(PATIENCE).await?;
+    let handle = ClusterHandle::new(&client, &manifests);
+    let status = handle.until_ready(PATIENCE).await?;
     if status.cluster_id.is_empty() {
         bail!("the cluster has no ID: {status:?}");
     }
-    released(&look).await?;
-    Ok(look)
+    released(&handle).await?;
+    Ok(handle)
 }

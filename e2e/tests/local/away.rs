@@ -9,7 +9,7 @@ use crate::scale::{LOAD, data_of};
 use crate::shrinks::alone;
 use anyhow::{Context, Result, ensure};
 use e2e::bed::data::on;
-use e2e::bed::{Bed, Look, Manifests};
+use e2e::bed::{Bed, ClusterHandle, Manifests};
 use e2e::history::{History, Load};
 use e2e::observer::Silence;
 use e2e::plane::{Mark, users};
@@ -57,8 +57,8 @@ pub(crate) async fn while_members_fail(bed: &mut Bed) -> Result<()> {
     tokio::time::sleep_until(begun + AWAY).await;
     let ours = bed.plane.requests_since(mark)?.user(users::PROVIDER);
     ensure!(ours.is_empty(), "somebody was there:\n{ours}");
-    for look in [&dies, &leaves, &rolls] {
-        ensure!(look.etcd_machines().await? == old, "{}: {:?}", look.namespace, look.etcd_machines().await?);
+    for handle in [&dies, &leaves, &rolls] {
+        ensure!(handle.etcd_machines().await? == old, "{}: {:?}", handle.namespace, handle.etcd_machines().await?);
     }
 
     let back = Instant::now();
@@ -96,14 +96,14 @@ pub(crate) async fn while_members_fail(bed: &mut Bed) -> Result<()> {
 }
 
 /// By the API server's own account: we have deleted these Machines, each once, and no other one.
-pub(crate) fn deleted(bed: &Bed, look: &Look, mark: Mark, wanted: &[String]) -> Result<()> {
-    let ours = bed.plane.requests_since(mark)?.user(users::PROVIDER).done_in(&look.namespace);
+pub(crate) fn deleted(bed: &Bed, handle: &ClusterHandle, mark: Mark, wanted: &[String]) -> Result<()> {
+    let ours = bed.plane.requests_since(mark)?.user(users::PROVIDER).done_in(&handle.namespace);
     let mut deleted: Vec<String> = ours.verb("delete").resource("machines").iter().map(|r| r.name.clone()).collect();
     deleted.sort();
-    ensure!(deleted == wanted, "{}: deleted were {deleted:?}, wanted {wanted:?}", look.namespace);
+    ensure!(deleted == wanted, "{}: deleted were {deleted:?}, wanted {wanted:?}", handle.namespace);
     Ok(())
 }
 
-async fn up(bed: &Bed, namespace: &str) -> Result<Look> {
+async fn up(bed: &Bed, namespace: &str) -> Result<ClusterHandle> {
     alone(bed, checked(Manifests::new(namespace, "demo")?, IMPATIENT)).await
 }

@@ -5,7 +5,7 @@ use crate::load::LowLoad;
 use anyhow::{Context, Result, ensure};
 use api::etcd_cluster::RemovalState;
 use api::{EtcdCluster, names};
-use e2e::bed::{Bed, Look, Manifests};
+use e2e::bed::{Bed, ClusterHandle, Manifests};
 use e2e::observer::Silence;
 use e2e::until::until;
 use futures::future::try_join_all;
@@ -34,20 +34,20 @@ const GRACE: i64 = 20;
 /// mode; one that is deleted before it boots, and initializes etcd all the same, takes that etcd with it; one that is
 /// deleted after its time, and joins all the same, takes nothing with it.
 pub(crate) async fn late_and_never(bed: &mut Bed) -> Result<()> {
-    Look::make_namespace(&bed.client(), "boots").await?;
+    ClusterHandle::make_namespace(&bed.client(), "boots").await?;
     try_join!(late(bed), second_never(bed), replaced(bed), first_never(bed), deleted(bed), given_up(bed))?;
     Ok(())
 }
 
 async fn late(bed: &Bed) -> Result<()> {
-    let look = apply(bed, Manifests::new("boots", "late")?, |machines| {
+    let handle = apply(bed, Manifests::new("boots", "late")?, |machines| {
         machines.fault_boot_delay("boots", "late-etcd-1", SLOW)
     })
     .await?;
-    let load = LowLoad::begin_early(bed, &look).await?;
+    let load = LowLoad::begin_early(bed, &handle).await?;
     let mut seen = Vec::new();
     until("the cluster with the late machine is ready", SLOW + PATIENCE, async || {
-        let status = look.status().await?;
+        let status = handle.status().await?;
         seen.extend(status.conditions.iter().map(|c| (c.type_.clone(), c.reason.clone(), c.message.clone())));
         seen.sort();
         seen.dedup();
@@ -57,11 +57,11 @@ async fn late(bed: &Bed) -> Result<()> {
     .await?;
     let alarms: Vec<_> = seen.iter().filter(|(_, reason, _)| reason == "MachineNotBooting").collect();
     ensure!(alarms.is_empty(), "a slow boot was reported as a failure: {alarms:?}");
-    let warnings = look.warnings(3).await?;
+    let warnings = handle.warnings(3).await?;
     ensure!(warnings.is_empty(), "a slow boot is not a reason for warnings: {warnings:?}");
-    released(&look).await?;
+    released(&handle).await?;
     load.judged().await?;
-    one_etcd_of_three(bed, &look).await
+    one_etcd_of_three(bed, &handle).await
 }
 
 /// The second of three: the third joins beside it, and no fourth is made. Booted after all, it joins.
@@ -71,49 +71,49 @@ async fn second_never(bed: &Bed) -> Result<()> {
         short_grace(etcd);
         etcd["spec"]["remediation"] = json!({"mode": "Report"});
     });
-    let look = apply(bed, manifests, |machines| machines.fault_no_boot("boots", dead)).await?;
-    let load = LowLoad::begin_early(bed, &look).await?;
-    let message = look.until_condition("Ready", "False", "MachineNotBooting", PATIENCE).await?;
+    let handle = apply(bed, manifests, |machines| machines.fault_no_boot("boots", dead)).await?;
+    let load = LowLoad::begin_early(bed, &handle).await?;
+    let message = handle.until_condition("Ready", "False", "MachineNotBooting", PATIENCE).await?;
     ensure!(message.contains(dead), "the machine is named: {message}");
     says_why(bed, dead, &message)?;
 
     let healthy = ["second-etcd-0".to_owned(), "second-etcd-2".to_owned()];
     until("two voters are well", PATIENCE, async || {
-        let status = look.status().await?;
+        let status = handle.status().await?;
         ensure!(status.ready_replicas == 2, "{:?}", status.members);
-        let etcd = look.membership(&bed.machines, &healthy).await?;
+        let etcd = handle.membership(&bed.machines, &healthy).await?;
         ensure!(etcd.voters() == healthy, "{:?}", etcd.members);
         Ok(Some(()))
     })
     .await?;
-    let message = look.until_condition("Ready", "False", "MachineNotBooting", PATIENCE).await?;
+    let message = handle.until_condition("Ready", "False", "MachineNotBooting", PATIENCE).await?;
     ensure!(message.contains(dead), "the machine is still named: {message}");
-    let warning = look.until_the_only_warning().await?;
+    let warning = handle.until_the_only_warning().await?;
     ensure!(warning.starts_with("Warning MachineNotBooting") && warning.contains(dead), "the warning is: {warning}");
-    stays_so(&look, &["second-etcd-0", dead, "second-etcd-2"]).await?;
-    ensure!(look.control_plane_is_paused().await?, "the control plane is held back until all three are there");
+    stays_so(&handle, &["second-etcd-0", dead, "second-etcd-2"]).await?;
+    ensure!(handle.control_plane_is_paused().await?, "the control plane is held back until all three are there");
 
     bed.machines.clear_faults("boots", dead)?;
     let machine = bed.machines.get("boots", dead)?;
     tokio::task::spawn_blocking(move || machine.reboot()).await??;
-    look.until_ready(PATIENCE).await?;
-    released(&look).await?;
+    handle.until_ready(PATIENCE).await?;
+    released(&handle).await?;
     load.judged().await?;
-    one_etcd_of_three(bed, &look).await
+    one_etcd_of_three(bed, &handle).await
 }
 
 /// The second of three again, with nobody to help: another one is made in its place, which joins.
 async fn replaced(bed: &Bed) -> Result<()> {
     let dead = "replaced-etcd-1";
     let manifests = Manifests::new("boots", "replaced")?.with("EtcdCluster", short_grace);
-    let look = apply(bed, manifests, |machines| machines.fault_no_boot("boots", dead)).await?;
-    let load = LowLoad::begin_early(bed, &look).await?;
-    let message = look.until_condition("Ready", "False", "MachineNotBooting", PATIENCE).await?;
+    let handle = apply(bed, manifests, |machines| machines.fault_no_boot("boots", dead)).await?;
+    let load = LowLoad::begin_early(bed, &handle).await?;
+    let message = handle.until_condition("Ready", "False", "MachineNotBooting", PATIENCE).await?;
     ensure!(message.contains(dead) && message.contains("it is replaced from "), "it says: {message}");
     says_why(bed, dead, &message)?;
-    let warning = look.until_the_only_warning().await?;
+    let warning = handle.until_the_only_warning().await?;
     ensure!(warning.starts_with("Warning MachineNotBooting") && warning.contains(dead), "the warning is: {warning}");
-    ends_with(bed, &look, &["replaced-etcd-0", "replaced-etcd-2", "replaced-etcd-3"]).await?;
+    ends_with(bed, &handle, &["replaced-etcd-0", "replaced-etcd-2", "replaced-etcd-3"]).await?;
     load.judged().await
 }
 
@@ -121,11 +121,11 @@ async fn replaced(bed: &Bed) -> Result<()> {
 async fn first_never(bed: &Bed) -> Result<()> {
     let dead = "first-etcd-0";
     let manifests = Manifests::new("boots", "first")?.with("EtcdCluster", short_grace);
-    let look = apply(bed, manifests, |machines| machines.fault_no_boot("boots", dead)).await?;
-    let message = look.until_condition("Ready", "False", "MachineNotBooting", PATIENCE).await?;
+    let handle = apply(bed, manifests, |machines| machines.fault_no_boot("boots", dead)).await?;
+    let message = handle.until_condition("Ready", "False", "MachineNotBooting", PATIENCE).await?;
     ensure!(message.contains(dead), "the machine is named: {message}");
     says_why(bed, dead, &message)?;
-    stays_so(&look, &[dead, "first-etcd-1", "first-etcd-2"]).await?;
+    stays_so(&handle, &[dead, "first-etcd-1", "first-etcd-2"]).await?;
     for held_back in ["first-etcd-1", "first-etcd-2"] {
         ensure!(bed.machines.get("boots", held_back).is_err(), "{held_back} has been made, with nothing to join");
     }
@@ -136,15 +136,15 @@ async fn first_never(bed: &Bed) -> Result<()> {
 /// it initializes etcd. That etcd is not taken for the EtcdCluster's, which would wait for it forever.
 async fn deleted(bed: &Bed) -> Result<()> {
     let first = "deleted-etcd-0";
-    let look =
+    let handle =
         apply(bed, Manifests::new("boots", "deleted")?, |machines| machines.fault_boot_delay("boots", first, BOOT))
             .await?;
-    until_data(&look, first).await?;
-    keep(&look, first, json!("scenario")).await?;
-    look.delete("Machine", first).await?;
-    until_released(&look, first, BOOT).await?;
+    until_data(&handle, first).await?;
+    keep(&handle, first, json!("scenario")).await?;
+    handle.delete("Machine", first).await?;
+    until_released(&handle, first, BOOT).await?;
     until("it initializes etcd", PATIENCE, async || {
-        let etcd = look.membership(&bed.machines, &[first.to_owned()]).await?;
+        let etcd = handle.membership(&bed.machines, &[first.to_owned()]).await?;
         ensure!(etcd.voters() == [first], "{:?}", etcd.members);
         Ok(Some(()))
     })
@@ -152,14 +152,14 @@ async fn deleted(bed: &Bed) -> Result<()> {
     // The scenario is about this time.
     tokio::time::sleep(PROBED).await;
     for round in 0..3 {
-        look_again(&look, &json!({"spec": {"healthCheck": {"unhealthyAfterSeconds": 100 + round}}})).await?;
-        let etcd = look.etcds().get(&look.etcd).await?;
+        look_again(&handle, &json!({"spec": {"healthCheck": {"unhealthyAfterSeconds": 100 + round}}})).await?;
+        let etcd = handle.etcds().get(&handle.etcd).await?;
         let recorded = etcd.annotations().get(names::CLUSTER_ID_ANNOTATION);
         let status = etcd.status.clone().unwrap_or_default();
         ensure!(recorded.is_none() && !status.initialized, "etcd {recorded:?} is taken for ours: {:?}", status.members);
     }
-    keep(&look, first, Value::Null).await?;
-    ends_with(bed, &look, &["deleted-etcd-1", "deleted-etcd-2", "deleted-etcd-3"]).await
+    keep(&handle, first, Value::Null).await?;
+    ends_with(bed, &handle, &["deleted-etcd-1", "deleted-etcd-2", "deleted-etcd-3"]).await
 }
 
 /// The second of three is deleted, and the first votes alone when its time is over: it is kept until another one votes
@@ -167,34 +167,34 @@ async fn deleted(bed: &Bed) -> Result<()> {
 async fn given_up(bed: &Bed) -> Result<()> {
     let (dead, slow) = ("given-etcd-1", "given-etcd-2");
     let manifests = Manifests::new("boots", "given")?.with("EtcdCluster", short_grace);
-    let look = apply(bed, manifests, |machines| {
+    let handle = apply(bed, manifests, |machines| {
         machines.fault_no_boot("boots", dead)?;
         machines.fault_boot_delay("boots", slow, LATER)
     })
     .await?;
-    until_data(&look, slow).await?;
-    keep(&look, dead, json!("scenario")).await?;
-    look.delete("Machine", dead).await?;
+    until_data(&handle, slow).await?;
+    keep(&handle, dead, json!("scenario")).await?;
+    handle.delete("Machine", dead).await?;
     until("it is said why it is kept", LATER, async || {
-        let status = look.status().await?;
+        let status = handle.status().await?;
         let said = status.conditions.iter().any(|condition| condition.message.contains("take the quorum with it"));
-        ensure!(said && waits_for_us(&look, dead).await?, "{:?}", status.conditions);
-        let etcd = look.membership(&bed.machines, &["given-etcd-0".to_owned()]).await?;
+        ensure!(said && waits_for_us(&handle, dead).await?, "{:?}", status.conditions);
+        let etcd = handle.membership(&bed.machines, &["given-etcd-0".to_owned()]).await?;
         ensure!(etcd.voters() == ["given-etcd-0"], "{:?}", etcd.members);
         Ok(Some(()))
     })
     .await?;
-    until_released(&look, dead, PATIENCE).await?;
+    until_released(&handle, dead, PATIENCE).await?;
     // The one in its place has come first.
     let there = ["given-etcd-0", "given-etcd-3"].map(str::to_owned);
-    let etcd = look.membership(&bed.machines, &there).await?;
+    let etcd = handle.membership(&bed.machines, &there).await?;
     ensure!(there.iter().all(|name| etcd.voters().contains(&name.as_str())), "{:?}", etcd.members);
 
     bed.machines.clear_faults("boots", dead)?;
     let machine = bed.machines.get("boots", dead)?;
     tokio::task::spawn_blocking(move || machine.reboot()).await??;
     until("it has joined, and its member is removed", PATIENCE, async || {
-        let removed = look.status().await?.removed_members;
+        let removed = handle.status().await?.removed_members;
         ensure!(
             removed.iter().any(|record| record.machine == dead && record.state == RemovalState::Removed),
             "{removed:?}"
@@ -202,8 +202,8 @@ async fn given_up(bed: &Bed) -> Result<()> {
         Ok(Some(()))
     })
     .await?;
-    keep(&look, dead, Value::Null).await?;
-    ends_with(bed, &look, &["given-etcd-0", slow, "given-etcd-3"]).await
+    keep(&handle, dead, Value::Null).await?;
+    ends_with(bed, &handle, &["given-etcd-0", slow, "given-etcd-3"]).await
 }
 
 /// The message about a machine that does not boot has all that a person needs to find the cause: which address does not
@@ -221,9 +221,9 @@ fn says_why(bed: &Bed, machine: &str, message: &str) -> Result<()> {
 }
 
 /// Waits until a Machine has its bootstrap data.
-async fn until_data(look: &Look, machine: &str) -> Result<()> {
+async fn until_data(handle: &ClusterHandle, machine: &str) -> Result<()> {
     until(format!("{machine} has its bootstrap data"), PATIENCE, async || {
-        let machine = look.api("Machine").get(machine).await?;
+        let machine = handle.api("Machine").get(machine).await?;
         let data = machine.data.pointer("/spec/bootstrap/dataSecretName").cloned();
         Ok(data.filter(|name| !name.is_null()).map(|_| ()))
     })
@@ -231,29 +231,29 @@ async fn until_data(look: &Look, machine: &str) -> Result<()> {
 }
 
 /// Whether a Machine has our pre-terminate hook.
-async fn waits_for_us(look: &Look, machine: &str) -> Result<bool> {
-    let machine = look.api("Machine").get(machine).await?;
+async fn waits_for_us(handle: &ClusterHandle, machine: &str) -> Result<bool> {
+    let machine = handle.api("Machine").get(machine).await?;
     Ok(machine.annotations().contains_key(names::PRE_TERMINATE_HOOK_ANNOTATION))
 }
 
-pub(crate) async fn until_released(look: &Look, machine: &str, patience: Duration) -> Result<()> {
-    until("we have let it go", patience, async || Ok((!waits_for_us(look, machine).await?).then_some(()))).await
+pub(crate) async fn until_released(handle: &ClusterHandle, machine: &str, patience: Duration) -> Result<()> {
+    until("we have let it go", patience, async || Ok((!waits_for_us(handle, machine).await?).then_some(()))).await
 }
 
 /// Has somebody else keep a Machine that is deleted, or no longer.
-pub(crate) async fn keep(look: &Look, machine: &str, value: Value) -> Result<()> {
+pub(crate) async fn keep(handle: &ClusterHandle, machine: &str, value: Value) -> Result<()> {
     let patch = Patch::Merge(json!({"metadata": {"annotations": {(THEIR_HOOK): value}}}));
-    look.api("Machine").patch(machine, &PatchParams::default(), &patch).await?;
+    handle.api("Machine").patch(machine, &PatchParams::default(), &patch).await?;
     Ok(())
 }
 
 /// All is well in the end, with these Machines and no other.
-async fn ends_with(bed: &Bed, look: &Look, machines: &[&str]) -> Result<()> {
-    look.until_ready(PATIENCE).await?;
-    released(look).await?;
-    let there = look.etcd_machines().await?;
+async fn ends_with(bed: &Bed, handle: &ClusterHandle, machines: &[&str]) -> Result<()> {
+    handle.until_ready(PATIENCE).await?;
+    released(handle).await?;
+    let there = handle.etcd_machines().await?;
     ensure!(there == machines, "{there:?}");
-    let etcd = look.membership(&bed.machines, &there).await?;
+    let etcd = handle.membership(&bed.machines, &there).await?;
     ensure!(etcd.voters() == there, "{:?}", etcd.members);
     Ok(())
 }
@@ -263,11 +263,11 @@ async fn apply(
     bed: &Bed,
     manifests: Manifests,
     fault: impl FnOnce(&local_infrastructure::machine::Machines) -> local_infrastructure::machine::Result<()>,
-) -> Result<Look> {
+) -> Result<ClusterHandle> {
     bed.fault("machines boot late, or never", &[], Silence::Lasting);
     fault(&bed.machines)?;
     manifests.apply(&bed.client()).await?;
-    Ok(Look::at(&bed.client(), &manifests))
+    Ok(ClusterHandle::new(&bed.client(), &manifests))
 }
 
 fn short_grace(etcd: &mut Value) {
@@ -275,35 +275,35 @@ fn short_grace(etcd: &mut Value) {
 }
 
 /// The Machines are these, also after the controller has looked again: it is made to by a change that means nothing.
-async fn stays_so(look: &Look, machines: &[&str]) -> Result<()> {
+async fn stays_so(handle: &ClusterHandle, machines: &[&str]) -> Result<()> {
     for round in 0..3 {
         let patch = json!({"spec": {"healthCheck": {"unhealthyAfterSeconds": 100 + round}}});
-        look_again(look, &patch).await?;
-        let found = look.etcd_machines().await?;
+        look_again(handle, &patch).await?;
+        let found = handle.etcd_machines().await?;
         ensure!(found == machines, "Machines {machines:?} are wanted, there are {found:?}");
     }
     Ok(())
 }
 
 /// Changes the EtcdCluster, and waits until the controller has taken the change into account.
-pub(crate) async fn look_again(look: &Look, patch: &Value) -> Result<()> {
+pub(crate) async fn look_again(handle: &ClusterHandle, patch: &Value) -> Result<()> {
     let params = PatchParams::default();
-    let changed: EtcdCluster = look.etcds().patch(&look.etcd, &params, &Patch::Merge(patch)).await?;
+    let changed: EtcdCluster = handle.etcds().patch(&handle.etcd, &params, &Patch::Merge(patch)).await?;
     let generation = changed.metadata.generation.context("the API server counts generations")?;
     until(format!("generation {generation} of {} is seen", changed.name_any()), Duration::from_secs(20), async || {
-        let seen = look.status().await?.observed_generation;
+        let seen = handle.status().await?.observed_generation;
         ensure!(seen >= Some(generation), "generation {seen:?} is");
         Ok(Some(()))
     })
     .await
 }
 
-async fn one_etcd_of_three(bed: &Bed, look: &Look) -> Result<()> {
-    let names = look.member_names(3);
-    let etcd = look.membership(&bed.machines, &names).await?;
+async fn one_etcd_of_three(bed: &Bed, handle: &ClusterHandle) -> Result<()> {
+    let names = handle.member_names(3);
+    let etcd = handle.membership(&bed.machines, &names).await?;
     ensure!(etcd.voters() == names, "{:?}", etcd.members);
-    let machines = look.etcd_machines().await?;
+    let machines = handle.etcd_machines().await?;
     ensure!(machines == names, "{machines:?}");
-    try_join_all(names.iter().map(|name| look.secret(name, "value"))).await?;
+    try_join_all(names.iter().map(|name| handle.secret(name, "value"))).await?;
     Ok(())
 }

@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, ensure};
 use api::conditions::MACHINE_UP_TO_DATE;
 use e2e::apply::apply_object;
-use e2e::bed::{Bed, Look, Manifests};
+use e2e::bed::{Bed, ClusterHandle, Manifests};
 use e2e::plane::workload::WorkloadApiServer;
 use e2e::plane::{Requests, users};
 use futures::future::try_join_all;
@@ -21,28 +21,28 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 /// makes its first Machine; an API server with nothing but what was published works.
 pub(crate) async fn three_members(bed: &mut Bed) -> Result<()> {
     let client = bed.client();
-    Look::make_namespace(&client, "three").await?;
+    ClusterHandle::make_namespace(&client, "three").await?;
     let manifests = Manifests::new("three", "demo")?;
-    let look = Look::at(&client, &manifests);
+    let handle = ClusterHandle::new(&client, &manifests);
     let before = bed.plane.mark();
     manifests.apply(&client).await?;
 
-    let status = look.until_ready(PATIENCE).await?;
+    let status = handle.until_ready(PATIENCE).await?;
     ensure!(status.members.len() == 3 && status.ready_replicas == 3, "{:?}", status.members);
-    released(&look).await?;
-    bed.exactly(&[(&look, 3)]).await?;
-    machines_match(&look).await?;
-    gate_was_kept(&look, &bed.plane.requests_since(before)?)?;
+    released(&handle).await?;
+    bed.exactly(&[(&handle, 3)]).await?;
+    machines_match(&handle).await?;
+    gate_was_kept(&handle, &bed.plane.requests_since(before)?)?;
 
-    let server = WorkloadApiServer::start(bed.world(), &look.etcd_access().await?).await?;
-    bed.observe_api_server(&format!("{}/{}", look.namespace, look.cluster), &server);
+    let server = WorkloadApiServer::start(bed.world(), &handle.etcd_access().await?).await?;
+    bed.observe_api_server(&format!("{}/{}", handle.namespace, handle.cluster), &server);
     server.store_an_object().await
 }
 
 /// Every Machine says that it matches the spec, as Cluster API expects of the owner of Machines.
-async fn machines_match(look: &Look) -> Result<()> {
-    for name in look.etcd_machines().await? {
-        let machine = look.api("Machine").get(&name).await?;
+async fn machines_match(handle: &ClusterHandle) -> Result<()> {
+    for name in handle.etcd_machines().await? {
+        let machine = handle.api("Machine").get(&name).await?;
         ensure!(up_to_date(&machine) == Some("True"), "{name}: {:?}", machine.data.pointer("/status/conditions"));
     }
     Ok(())
@@ -58,12 +58,12 @@ pub(crate) fn up_to_date(machine: &DynamicObject) -> Option<&str> {
 /// One member and five, side by side in one namespace.
 pub(crate) async fn one_and_five_members(bed: &mut Bed) -> Result<()> {
     let client = bed.client();
-    Look::make_namespace(&client, "sizes").await?;
+    ClusterHandle::make_namespace(&client, "sizes").await?;
     let one = Manifests::new("sizes", "one")?.replicas(1);
     let five = Manifests::new("sizes", "five")?.replicas(5);
     try_join!(one.apply(&client), five.apply(&client))?;
 
-    let (one, five) = (Look::at(&client, &one), Look::at(&client, &five));
+    let (one, five) = (ClusterHandle::new(&client, &one), ClusterHandle::new(&client, &five));
     try_join!(one.until_ready(PATIENCE), five.until_ready(PATIENCE))?;
     try_join!(released(&one), released(&five))?;
     bed.exactly(&[(&one, 1), (&five, 5)]).await?;
@@ -74,13 +74,13 @@ pub(crate) async fn one_and_five_members(bed: &mut Bed) -> Result<()> {
 pub(crate) async fn same_names_in_two_namespaces(bed: &mut Bed) -> Result<()> {
     let client = bed.client();
     let manifests = [Manifests::new("here", "demo")?.replicas(1), Manifests::new("there", "demo")?.replicas(3)];
-    let looks = manifests.each_ref().map(|manifests| Look::at(&client, manifests));
-    for look in &looks {
-        Look::make_namespace(&client, &look.namespace).await?;
+    let looks = manifests.each_ref().map(|manifests| ClusterHandle::new(&client, manifests));
+    for handle in &looks {
+        ClusterHandle::make_namespace(&client, &handle.namespace).await?;
     }
     try_join_all(manifests.iter().map(|manifests| manifests.apply(&client))).await?;
 
-    try_join_all(looks.iter().map(|look| look.until_ready(PATIENCE))).await?;
+    try_join_all(looks.iter().map(|handle| handle.until_ready(PATIENCE))).await?;
     try_join_all(looks.iter().map(released)).await?;
     bed.exactly(&[(&looks[0], 1)]).await?;
     bed.exactly(&[(&looks[1], 3)]).await?;
@@ -91,7 +91,7 @@ pub(crate) async fn same_names_in_two_namespaces(bed: &mut Bed) -> Result<()> {
 /// proposal's document is one of ours.
 pub(crate) async fn documents_in_any_order(bed: &mut Bed) -> Result<()> {
     let client = bed.client();
-    Look::make_namespace(&client, "orders").await?;
+    ClusterHandle::make_namespace(&client, "orders").await?;
     let looks = try_join!(
         etcd_first(&client),
         cluster_first(&client),
@@ -99,53 +99,53 @@ pub(crate) async fn documents_in_any_order(bed: &mut Bed) -> Result<()> {
         backwards(&client),
         the_proposals_document(&client)
     );
-    let looks = <[Look; 5]>::from(looks?);
-    try_join_all(looks.iter().map(|look| look.until_ready(PATIENCE))).await?;
+    let looks = <[ClusterHandle; 5]>::from(looks?);
+    try_join_all(looks.iter().map(|handle| handle.until_ready(PATIENCE))).await?;
     try_join_all(looks.iter().map(released)).await?;
-    let clusters: Vec<(&Look, usize)> = looks.iter().map(|look| (look, 1)).collect();
+    let clusters: Vec<(&ClusterHandle, usize)> = looks.iter().map(|handle| (handle, 1)).collect();
     bed.exactly(&clusters).await
 }
 
-async fn etcd_first(client: &Client) -> Result<Look> {
+async fn etcd_first(client: &Client) -> Result<ClusterHandle> {
     let manifests = Manifests::new("orders", "etcd-first")?.replicas(1);
-    let look = Look::at(client, &manifests);
+    let handle = ClusterHandle::new(client, &manifests);
     apply_kinds(client, &manifests, &["EtcdCluster"]).await?;
-    let message = look.until_condition("Ready", "False", "WaitingForCluster", PATIENCE).await?;
+    let message = handle.until_condition("Ready", "False", "WaitingForCluster", PATIENCE).await?;
     ensure!(message.contains("managed-external-etcd: etcd-first-etcd"), "what would help is said: {message}");
     manifests.apply(client).await?;
-    Ok(look)
+    Ok(handle)
 }
 
-async fn cluster_first(client: &Client) -> Result<Look> {
+async fn cluster_first(client: &Client) -> Result<ClusterHandle> {
     let manifests = Manifests::new("orders", "cluster-first")?.replicas(1);
     apply_kinds(client, &manifests, &["Cluster"]).await?;
-    let look = Look::at(client, &manifests);
-    let message = look.until_cluster_condition("ManagedExternalEtcdReady", "False", "EtcdNotFound", PATIENCE).await?;
+    let handle = ClusterHandle::new(client, &manifests);
+    let message = handle.until_cluster_condition("ManagedExternalEtcdReady", "False", "EtcdNotFound", PATIENCE).await?;
     ensure!(message.contains("cluster-first-etcd"), "what is missing is named: {message}");
     apply_kinds(client, &manifests, &["KubeadmControlPlane", "LocalCluster", "LocalMachineTemplate"]).await?;
     apply_kinds(client, &manifests, &["EtcdCluster"]).await?;
-    Ok(look)
+    Ok(handle)
 }
 
-async fn template_last(client: &Client) -> Result<Look> {
+async fn template_last(client: &Client) -> Result<ClusterHandle> {
     let manifests = Manifests::new("orders", "template-last")?.replicas(1);
-    let look = Look::at(client, &manifests);
+    let handle = ClusterHandle::new(client, &manifests);
     apply_kinds(client, &manifests, &["Cluster", "LocalCluster", "EtcdCluster", "KubeadmControlPlane"]).await?;
-    let message = look.until_condition("Ready", "False", "InfrastructureTemplateNotFound", PATIENCE).await?;
+    let message = handle.until_condition("Ready", "False", "InfrastructureTemplateNotFound", PATIENCE).await?;
     ensure!(message.contains("LocalMachineTemplate template-last-etcd"), "what is missing is named: {message}");
     apply_kinds(client, &manifests, &["LocalMachineTemplate"]).await?;
-    Ok(look)
+    Ok(handle)
 }
 
-async fn backwards(client: &Client) -> Result<Look> {
+async fn backwards(client: &Client) -> Result<ClusterHandle> {
     let manifests = Manifests::new("orders", "backwards")?.replicas(1);
     for document in manifests.documents().iter().rev() {
         apply_object(client, document).await?;
     }
-    Ok(Look::at(client, &manifests))
+    Ok(ClusterHandle::new(client, &manifests))
 }
 
-async fn the_proposals_document(client: &Client) -> Result<Look> {
+async fn the_proposals_document(client: &Client) -> Result<ClusterHandle> {
     let manifests = Manifests::new("orders", "proposal")?.replicas(1).with("EtcdCluster", |etcd| {
         etcd["apiVersion"] = json!("etcdcluster.cluster.x-k8s.io/v1alpha4");
         etcd["spec"]["infrastructureTemplate"] = json!({
@@ -156,7 +156,7 @@ async fn the_proposals_document(client: &Client) -> Result<Look> {
         });
     });
     manifests.apply(client).await?;
-    Ok(Look::at(client, &manifests))
+    Ok(ClusterHandle::new(client, &manifests))
 }
 
 async fn apply_kinds(client: &Client, manifests: &Manifests, kinds: &[&str]) -> Result<()> {
@@ -170,19 +170,19 @@ async fn apply_kinds(client: &Client, manifests: &Manifests, kinds: &[&str]) -> 
 
 /// The control plane is released: endpoints as in etcd's status, no pause, and a first Machine whose data carry endpoints,
 /// CA and client certificate.
-pub(crate) async fn released(look: &Look) -> Result<()> {
-    let data = look.until_control_plane_data(PATIENCE).await?;
-    let status = look.status().await?;
+pub(crate) async fn released(handle: &ClusterHandle) -> Result<()> {
+    let data = handle.until_control_plane_data(PATIENCE).await?;
+    let status = handle.status().await?;
     let endpoints: Vec<String> = status.endpoints.split(',').map(str::to_owned).collect();
-    let published = look.control_plane_endpoints().await?;
+    let published = handle.control_plane_endpoints().await?;
     ensure!(published == endpoints, "the control plane has {published:?}, the status {endpoints:?}");
-    ensure!(!look.control_plane_is_paused().await?, "the control plane is still paused");
+    ensure!(!handle.control_plane_is_paused().await?, "the control plane is still paused");
     for endpoint in &endpoints {
         ensure!(data.contains(endpoint.as_str()), "{endpoint} is not in the first Machine's bootstrap data");
     }
-    let (ca, client) = (format!("{}-etcd", look.cluster), format!("{}-apiserver-etcd-client", look.cluster));
+    let (ca, client) = (format!("{}-etcd", handle.cluster), format!("{}-apiserver-etcd-client", handle.cluster));
     for (secret, key) in [(&ca, "tls.crt"), (&client, "tls.crt"), (&client, "tls.key")] {
-        let value = look.secret(secret, key).await?;
+        let value = handle.secret(secret, key).await?;
         let line = value.lines().nth(1).with_context(|| format!("{key} of {secret} is not PEM: {value}"))?;
         ensure!(data.contains(line), "{key} of {secret} is not in the first Machine's bootstrap data");
     }
@@ -191,10 +191,10 @@ pub(crate) async fn released(look: &Look) -> Result<()> {
 
 /// By the API server's own account: the endpoints were written, then the client Secret was made, and only then did the
 /// control plane make a Machine.
-fn gate_was_kept(look: &Look, requests: &Requests) -> Result<()> {
-    let done = requests.done_in(&look.namespace);
+fn gate_was_kept(handle: &ClusterHandle, requests: &Requests) -> Result<()> {
+    let done = requests.done_in(&handle.namespace);
     let ours = done.user(users::PROVIDER);
-    let secret = format!("{}-apiserver-etcd-client", look.cluster);
+    let secret = format!("{}-apiserver-etcd-client", handle.cluster);
     let secrets = ours.verb("create").resource("secrets").filter(|request| request.name == secret);
     let published = secrets.iter().next().with_context(|| format!("nobody of us made Secret {secret}:\n{ours}"))?;
     let patches = ours.verb("patch").resource("kubeadmcontrolplanes");
@@ -219,15 +219,15 @@ fn gate_was_kept(look: &Look, requests: &Requests) -> Result<()> {
 }
 
 /// Clusters that share nothing: not the CA, not the ID, not a machine.
-async fn strangers(looks: &[&Look; 2]) -> Result<()> {
+async fn strangers(looks: &[&ClusterHandle; 2]) -> Result<()> {
     let [one, other] = try_join!(traits(looks[0]), traits(looks[1])).map(<[_; 2]>::from)?;
     let shared: Vec<_> = one.intersection(&other).collect();
     ensure!(shared.is_empty(), "the clusters share {shared:?}");
     Ok(())
 }
 
-async fn traits(look: &Look) -> Result<BTreeSet<String>> {
-    let status = look.status().await?;
-    let access = look.etcd_access().await?;
+async fn traits(handle: &ClusterHandle) -> Result<BTreeSet<String>> {
+    let status = handle.status().await?;
+    let access = handle.etcd_access().await?;
     Ok(access.endpoints.into_iter().chain([access.ca, access.certificate, access.key, status.cluster_id]).collect())
 }

@@ -11,7 +11,7 @@ use crate::repair;
 use crate::shrinks::alone;
 use anyhow::{Context, Result, ensure};
 use e2e::bed::data::{Host, Keys};
-use e2e::bed::{Bed, Look, Manifests, Membership};
+use e2e::bed::{Bed, ClusterHandle, Manifests, Membership};
 use e2e::until::until;
 use futures::try_join;
 use kube::ResourceExt;
@@ -40,22 +40,22 @@ pub(crate) async fn machines_are_deleted(bed: &mut Bed) -> Result<()> {
 /// At most one goes at a time, and quorum is kept at every moment. The other waits, which is said. In the end three
 /// members are well again, on other Machines, and everything that was written is there.
 async fn two_of_three(bed: &Bed) -> Result<()> {
-    let look = up(bed, "by-hand-two", 3).await?;
-    let before = look.etcd_machines().await?;
+    let handle = up(bed, "by-hand-two", 3).await?;
+    let before = handle.etcd_machines().await?;
     let (stay, doomed) = before.split_first().context("no Machine")?;
-    let record = Record::of(&bed.client(), &look.namespace).await?;
-    let witness = Witness::start(bed, &look).await?;
-    let delete = |name| look.delete("Machine", name);
+    let record = Record::of(&bed.client(), &handle.namespace).await?;
+    let witness = Witness::start(bed, &handle).await?;
+    let delete = |name| handle.delete("Machine", name);
     try_join!(delete(&doomed[0]), delete(&doomed[1]))?;
 
-    let said = until_it_is_said(&look, doomed).await?;
+    let said = until_it_is_said(&handle, doomed).await?;
     println!("  meanwhile it is said: {said}");
     until("three other members are well", PATIENCE * 2, async || {
-        let machines = look.etcd_machines().await?;
+        let machines = handle.etcd_machines().await?;
         ensure!(!machines.iter().any(|name| doomed.contains(name)), "the Machines are {machines:?}");
-        let status = look.status().await?;
+        let status = handle.status().await?;
         ensure!(status.ready && status.ready_replicas == 3, "{:?}", status.conditions);
-        let etcd = look.membership(&bed.machines, &machines).await?;
+        let etcd = handle.membership(&bed.machines, &machines).await?;
         ensure!(etcd.voters() == machines && machines.len() == 3, "Machines {machines:?}, voters {:?}", etcd.voters());
         ensure!(machines.contains(stay), "{stay}, which nobody has deleted, is gone: {machines:?}");
         Ok(Some(()))
@@ -67,17 +67,17 @@ async fn two_of_three(bed: &Bed) -> Result<()> {
 
 /// It waits, and that is said. Its data can be read all the time. Where it is replaced, the replacement has the data.
 async fn the_only_one(bed: &Bed) -> Result<()> {
-    let look = up(bed, "by-hand-one", 1).await?;
-    let only = look.etcd_machines().await?;
-    let witness = Witness::start(bed, &look).await?;
-    look.delete("Machine", &only[0]).await?;
-    let said = until_it_is_said(&look, &only).await?;
+    let handle = up(bed, "by-hand-one", 1).await?;
+    let only = handle.etcd_machines().await?;
+    let witness = Witness::start(bed, &handle).await?;
+    handle.delete("Machine", &only[0]).await?;
+    let said = until_it_is_said(&handle, &only).await?;
     println!("  meanwhile it is said: {said}");
     // The witness goes on writing and reading.
     tokio::time::sleep(STEADY).await;
     until("every Machine has a member", PATIENCE, async || {
-        let machines = look.etcd_machines().await?;
-        let etcd = look.membership(&bed.machines, &machines).await?;
+        let machines = handle.etcd_machines().await?;
+        let etcd = handle.membership(&bed.machines, &machines).await?;
         ensure!(!machines.is_empty() && etcd.voters() == machines, "Machines {machines:?}, members {:?}", etcd.members);
         Ok(Some(()))
     })
@@ -89,90 +89,90 @@ async fn the_only_one(bed: &Bed) -> Result<()> {
 /// it is kept. When its machine is on again it has all that was written, another member takes that over, and it goes.
 pub(crate) async fn the_only_one_that_is_dead(bed: &mut Bed) -> Result<()> {
     let manifests = checked(Manifests::new("by-hand-dead", "demo")?.replicas(1), IMPATIENT);
-    let look = alone(bed, manifests).await?;
-    let only = look.etcd_machines().await?;
-    let machine = bed.machines.get(&look.namespace, &only[0])?;
+    let handle = alone(bed, manifests).await?;
+    let only = handle.etcd_machines().await?;
+    let machine = bed.machines.get(&handle.namespace, &only[0])?;
     let before = Membership::on(machine.clone()).await?;
     let mut keys = Keys::default();
     keys.write(&machine, 20).await?;
-    repair::dies(bed, &look, &only[0]).await?;
-    look.until_condition("Available", "False", "QuorumLost", PATIENCE).await?;
-    look.delete("Machine", &only[0]).await?;
-    let message = look.until_condition("Ready", "False", "WouldLoseData", PATIENCE).await?;
-    println!("  {}: {message}", look.namespace);
+    repair::dies(bed, &handle, &only[0]).await?;
+    handle.until_condition("Available", "False", "QuorumLost", PATIENCE).await?;
+    handle.delete("Machine", &only[0]).await?;
+    let message = handle.until_condition("Ready", "False", "WouldLoseData", PATIENCE).await?;
+    println!("  {}: {message}", handle.namespace);
     ensure!(message.contains(&only[0]) && message.contains("is kept"), "it says: {message}");
     tokio::time::sleep(STEADY).await;
-    look.until_condition("Ready", "False", "WouldLoseData", PATIENCE).await?;
-    let kept = look.api("Machine").get(&only[0]).await?;
+    handle.until_condition("Ready", "False", "WouldLoseData", PATIENCE).await?;
+    let kept = handle.api("Machine").get(&only[0]).await?;
     let hook = api::names::PRE_TERMINATE_HOOK_ANNOTATION;
     ensure!(kept.annotations().contains_key(hook), "the hook is gone: {:?}", kept.metadata);
-    ensure!(look.etcd_machines().await? == only, "the Machines are {:?}", look.etcd_machines().await?);
-    let its_own = look.names("LocalMachine", "").await?;
+    ensure!(handle.etcd_machines().await? == only, "the Machines are {:?}", handle.etcd_machines().await?);
+    let its_own = handle.names("LocalMachine", "").await?;
     ensure!(its_own == only && machine.directory().exists(), "of its machine there is {its_own:?}");
 
     bed.fault_is_over(&format!("{} is on again", only[0]), &[&machine]);
     Host::power_on(&machine).await?;
     let machines = until("another member has taken over", PATIENCE * 2, async || {
-        let machines = look.etcd_machines().await?;
-        let status = look.status().await?;
+        let machines = handle.etcd_machines().await?;
+        let status = handle.status().await?;
         ensure!(machines.len() == 1 && machines != only, "the Machines are {machines:?}: {:?}", status.conditions);
         ensure!(status.ready && status.operation.is_none(), "{:?}", status.conditions);
         Ok(Some(machines))
     })
     .await?;
-    let etcd = look.membership(&bed.machines, &machines).await?;
+    let etcd = handle.membership(&bed.machines, &machines).await?;
     ensure!(etcd.cluster_id == before.cluster_id && etcd.voters() == machines, "etcd was {before:?}, and is {etcd:?}");
-    keys.are_all_on(&bed.machines.get(&look.namespace, &machines[0])?).await?;
-    only_theirs(bed, &look, &machines).await
+    keys.are_all_on(&bed.machines.get(&handle.namespace, &machines[0])?).await?;
+    only_theirs(bed, &handle, &machines).await
 }
 
 /// Its machine would join a moment before it is destroyed: it stays until it has joined, leaves etcd again, and goes.
 async fn one_that_boots(bed: &Bed) -> Result<()> {
     let client = bed.client();
     let (namespace, doomed) = ("by-hand-boots", "demo-etcd-1");
-    Look::make_namespace(&client, namespace).await?;
+    ClusterHandle::make_namespace(&client, namespace).await?;
     bed.machines.fault_boot_delay(namespace, doomed, BOOT)?;
     let manifests = Manifests::new(namespace, "demo")?.without_control_plane();
     manifests.apply(&client).await?;
-    let look = Look::at(&client, &manifests);
+    let handle = ClusterHandle::new(&client, &manifests);
     until(format!("{doomed} may boot"), PATIENCE, async || {
-        let may = admitted(&look).await?;
+        let may = admitted(&handle).await?;
         ensure!(may.iter().any(|name| name == doomed), "bootstrap data is there for {may:?}");
         Ok(Some(()))
     })
     .await?;
-    look.delete("Machine", doomed).await?;
+    handle.delete("Machine", doomed).await?;
     let said = until(format!("it is said what {doomed} waits for"), BOOT, async || {
-        let conditions = look.status().await?.conditions;
+        let conditions = handle.status().await?.conditions;
         let said = conditions.into_iter().map(|condition| condition.message);
         Ok(said.into_iter().find(|message| message.contains(doomed) && message.contains("may still become a member")))
     })
     .await?;
     println!("  meanwhile it is said: {said}");
     until("three other members are well", PATIENCE * 2, async || {
-        let machines = look.etcd_machines().await?;
-        let status = look.status().await?;
+        let machines = handle.etcd_machines().await?;
+        let status = handle.status().await?;
         ensure!(status.ready && !machines.iter().any(|name| name == doomed), "{machines:?}: {:?}", status.conditions);
-        let etcd = look.membership(&bed.machines, &machines).await?;
+        let etcd = handle.membership(&bed.machines, &machines).await?;
         ensure!(etcd.voters() == machines && machines.len() == 3, "Machines {machines:?}, members {:?}", etcd.members);
         Ok(Some(()))
     })
     .await?;
-    let warnings = look.warnings(3).await?;
+    let warnings = handle.warnings(3).await?;
     ensure!(!warnings.iter().any(|warning| warning.contains("QuorumLost")), "{warnings:?}");
     Ok(())
 }
 
 /// Waits until a Machine that is being deleted is there, its member votes, and a condition names it: gives that.
-async fn until_it_is_said(look: &Look, doomed: &[String]) -> Result<String> {
+async fn until_it_is_said(handle: &ClusterHandle, doomed: &[String]) -> Result<String> {
     until(format!("it is said what Machines {doomed:?} wait for"), Duration::from_secs(30), async || {
-        let machines = look.api("Machine").list(&kube::api::ListParams::default()).await?.items;
+        let machines = handle.api("Machine").list(&kube::api::ListParams::default()).await?.items;
         let waits = |name: &String| {
             machines.iter().any(|machine| machine.name_any() == *name && machine.metadata.deletion_timestamp.is_some())
         };
         let waiting: Vec<&String> = doomed.iter().filter(|name| waits(name)).collect();
         ensure!(!waiting.is_empty(), "none of {doomed:?} waits");
-        let conditions = look.status().await?.conditions;
+        let conditions = handle.status().await?.conditions;
         let about = conditions.iter().find(|condition| {
             // Its name alone is not an answer.
             let said =
@@ -188,12 +188,12 @@ async fn until_it_is_said(look: &Look, doomed: &[String]) -> Result<String> {
 
 /// Without a control plane: here none gets a Node, and so none would ever roll out with the endpoints of other members,
 /// which a Machine may have to wait for.
-async fn up(bed: &Bed, namespace: &str, replicas: i64) -> Result<Look> {
+async fn up(bed: &Bed, namespace: &str, replicas: i64) -> Result<ClusterHandle> {
     let client = bed.client();
-    Look::make_namespace(&client, namespace).await?;
+    ClusterHandle::make_namespace(&client, namespace).await?;
     let manifests = Manifests::new(namespace, "demo")?.replicas(replicas).without_control_plane();
     manifests.apply(&client).await?;
-    let look = Look::at(&client, &manifests);
-    look.until_ready(PATIENCE).await?;
-    Ok(look)
+    let handle = ClusterHandle::new(&client, &manifests);
+    handle.until_ready(PATIENCE).await?;
+    Ok(handle)
 }

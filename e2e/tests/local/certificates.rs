@@ -11,7 +11,7 @@ use anyhow::{Context, Result, ensure};
 use api::etcd_cluster::MemberStatus;
 use e2e::bed::data::said;
 use e2e::bed::illness::replace_certificate;
-use e2e::bed::{Bed, Look, Manifests};
+use e2e::bed::{Bed, ClusterHandle, Manifests};
 use e2e::history::History;
 use e2e::observer::Silence;
 use e2e::tls::{Authority, Identity};
@@ -29,32 +29,34 @@ const EXPIRED: i64 = -2;
 /// Three members serve with certificates that are not good for long. As soon as that is less than the spec asks for, their
 /// Machines are replaced, one after the other; the new ones are good for a year, and stay.
 pub(crate) async fn that_expire(bed: &mut Bed) -> Result<()> {
-    let look = alone(bed, Manifests::new("certificates-expire", "demo")?).await?;
-    let old = look.etcd_machines().await?;
-    until("the status says that they are good for a year", PATIENCE, async || expire_in(&look, 364, 366).await).await?;
-    let authority = authority(&look).await?;
-    for member in look.status().await?.members {
-        let machine = bed.machines.get(&look.namespace, &member.machine)?;
+    let handle = alone(bed, Manifests::new("certificates-expire", "demo")?).await?;
+    let old = handle.etcd_machines().await?;
+    until("the status says that they are good for a year", PATIENCE, async || expire_in(&handle, 364, 366).await)
+        .await?;
+    let authority = authority(&handle).await?;
+    for member in handle.status().await?.members {
+        let machine = bed.machines.get(&handle.namespace, &member.machine)?;
         replace_certificate(&machine, "server", &identity(&authority, &member, LEFT)?).await?;
     }
     // Over a connection that is open, a member shows nothing new.
     bed.kill_and_restart_manager(0).await?;
-    until("the status says when they expire", PATIENCE, async || expire_in(&look, LEFT - 2, LEFT).await).await?;
-    ensure!(look.etcd_machines().await? == old, "the Machines have been replaced too early");
+    until("the status says when they expire", PATIENCE, async || expire_in(&handle, LEFT - 2, LEFT).await).await?;
+    ensure!(handle.etcd_machines().await? == old, "the Machines have been replaced too early");
 
-    let writers = History::begin(bed.world(), &look.namespace, &look.staged_etcd_access().await?, FOLLOWERS).await?;
-    changed(&look, &json!({"rolloutBefore": {"certificatesExpiryDays": LEFT + 20}})).await?;
+    let writers =
+        History::begin(bed.world(), &handle.namespace, &handle.staged_etcd_access().await?, FOLLOWERS).await?;
+    changed(&handle, &json!({"rolloutBefore": {"certificatesExpiryDays": LEFT + 20}})).await?;
     until("it is said why the Machines are replaced", PATIENCE, async || {
-        let conditions = look.status().await?.conditions;
+        let conditions = handle.status().await?.conditions;
         let condition = conditions.iter().find(|condition| condition.type_ == "MachinesUpToDate");
         let message = &condition.context("no condition MachinesUpToDate")?.message;
         Ok(message.contains("certificates expire within 120 days").then_some(()))
     })
     .await?;
-    let new = rolled(bed, &look, &old, &writers).await?;
-    judged(bed, &look, writers, &[], old.len()).await?;
-    until("the new ones are good for a year", PATIENCE, async || expire_in(&look, 364, 366).await).await?;
-    ensure!(look.etcd_machines().await? == new, "the new Machines are replaced too");
+    let new = rolled(bed, &handle, &old, &writers).await?;
+    judged(bed, &handle, writers, &[], old.len()).await?;
+    until("the new ones are good for a year", PATIENCE, async || expire_in(&handle, 364, 366).await).await?;
+    ensure!(handle.etcd_machines().await? == new, "the new Machines are replaced too");
     Ok(())
 }
 
@@ -62,38 +64,38 @@ pub(crate) async fn that_expire(bed: &mut Bed) -> Result<()> {
 /// expired too: it is replaced, and nobody else. Then what all of them show to clients expires at once, which looks as
 /// if our clock were wrong: nobody is blamed.
 pub(crate) async fn that_have_expired(bed: &mut Bed) -> Result<()> {
-    let look = ill::up(bed, "certificates-expired", IMPATIENT).await?;
-    let old = look.etcd_machines().await?;
-    let before = look.membership(&bed.machines, &old).await?;
-    let authority = authority(&look).await?;
-    let writers = History::begin(bed.world(), &look.namespace, &look.etcd_access().await?, LOAD).await?;
-    let status = look.status().await?;
+    let handle = ill::up(bed, "certificates-expired", IMPATIENT).await?;
+    let old = handle.etcd_machines().await?;
+    let before = handle.membership(&bed.machines, &old).await?;
+    let authority = authority(&handle).await?;
+    let writers = History::begin(bed.world(), &handle.namespace, &handle.etcd_access().await?, LOAD).await?;
+    let status = handle.status().await?;
     let ill = status.members.iter().find(|member| !member.leader).context("no such member")?;
-    let (machine, expired) = (bed.machines.get(&look.namespace, &ill.machine)?, identity(&authority, ill, EXPIRED)?);
+    let (machine, expired) = (bed.machines.get(&handle.namespace, &ill.machine)?, identity(&authority, ill, EXPIRED)?);
     bed.fault(&format!("{}: its certificates have expired", ill.machine), &[&machine], Silence::Lasting);
     replace_certificate(&machine, "server", &expired).await?;
     // Over a connection that is open, a member shows nothing new.
     bed.kill_and_restart_manager(0).await?;
-    nobody_is_blamed(&look, "the other members hear it").await?;
-    ensure!(look.etcd_machines().await? == old, "a member that the others hear is replaced");
+    nobody_is_blamed(&handle, "the other members hear it").await?;
+    ensure!(handle.etcd_machines().await? == old, "a member that the others hear is replaced");
 
     replace_certificate(&machine, "peer", &expired).await?;
     said(&machine, &["sh", "-c", CRASH]).await?;
-    let machines = replaced(bed, &look, &ill.machine).await?;
-    let after = look.membership(&bed.machines, &machines).await?;
+    let machines = replaced(bed, &handle, &ill.machine).await?;
+    let after = handle.membership(&bed.machines, &machines).await?;
     let stayed = before.stayed(&after);
     ensure!(after.cluster_id == before.cluster_id && stayed == 2, "etcd was {before:?}, and is {after:?}");
-    only_theirs(bed, &look, &machines).await?;
-    let figures = nothing_is_lost(&look, writers, &data_of(bed, &look, &machines)?).await?;
+    only_theirs(bed, &handle, &machines).await?;
+    let figures = nothing_is_lost(&handle, writers, &data_of(bed, &handle, &machines)?).await?;
     ensure!(figures.longest_stall <= STALL, "{figures}");
-    of_all(bed, &look, &authority).await
+    of_all(bed, &handle, &authority).await
 }
 
 /// Certificates that all members show to clients expire, and are replaced by good ones.
-async fn of_all(bed: &mut Bed, look: &Look, authority: &Authority) -> Result<()> {
-    let members = look.status().await?.members;
-    let before = look.etcd_machines().await?;
-    let machines = bed.machines_of(&look.namespace, members.iter().map(|member| &member.machine))?;
+async fn of_all(bed: &mut Bed, handle: &ClusterHandle, authority: &Authority) -> Result<()> {
+    let members = handle.status().await?.members;
+    let before = handle.etcd_machines().await?;
+    let machines = bed.machines_of(&handle.namespace, members.iter().map(|member| &member.machine))?;
     let all: Vec<_> = machines.iter().collect();
     bed.fault("what all members show to clients has expired", &all, Silence::Lasting);
     bed.kill_manager(0).await?;
@@ -101,24 +103,24 @@ async fn of_all(bed: &mut Bed, look: &Look, authority: &Authority) -> Result<()>
         replace_certificate(machine, "server", &identity(authority, member, EXPIRED)?).await?;
     }
     bed.start_manager(0).await?;
-    nobody_is_blamed(look, "no other one answers").await?;
+    nobody_is_blamed(handle, "no other one answers").await?;
     tokio::time::sleep(ILLNESS).await;
-    let status = look.status().await?;
+    let status = handle.status().await?;
     let blamed = status.members.iter().find(|member| member.unhealthy_since.is_some());
-    ensure!(blamed.is_none() && look.etcd_machines().await? == before, "{blamed:?}: {:?}", status.conditions);
+    ensure!(blamed.is_none() && handle.etcd_machines().await? == before, "{blamed:?}: {:?}", status.conditions);
     for (member, machine) in members.iter().zip(&machines) {
         replace_certificate(machine, "server", &identity(authority, member, LEFT)?).await?;
     }
     bed.fault_is_over("all members show good certificates again", &all);
-    ill::all_are_well(look).await?;
-    ensure!(look.etcd_machines().await? == before, "the Machines are {:?}", look.etcd_machines().await?);
+    ill::all_are_well(handle).await?;
+    ensure!(handle.etcd_machines().await? == before, "the Machines are {:?}", handle.etcd_machines().await?);
     Ok(())
 }
 
 /// Waits until it is not known how members are, for this reason.
-async fn nobody_is_blamed(look: &Look, why: &str) -> Result<()> {
+async fn nobody_is_blamed(handle: &ClusterHandle, why: &str) -> Result<()> {
     until(format!("it is not known how members are: {why}"), PATIENCE, async || {
-        let conditions = look.status().await?.conditions;
+        let conditions = handle.status().await?.conditions;
         let healthy = conditions.iter().find(|condition| condition.type_ == "MembersHealthy");
         let healthy = healthy.context("no condition MembersHealthy")?;
         ensure!(healthy.status == "Unknown" && healthy.message.contains(why), "{healthy:?}");
@@ -128,9 +130,9 @@ async fn nobody_is_blamed(look: &Look, why: &str) -> Result<()> {
 }
 
 /// The cluster's own CA.
-async fn authority(look: &Look) -> Result<Authority> {
-    let ca = api::names::ca_secret(&look.cluster);
-    Authority::from_pem(&look.secret(&ca, "tls.crt").await?, &look.secret(&ca, "tls.key").await?)
+async fn authority(handle: &ClusterHandle) -> Result<Authority> {
+    let ca = api::names::ca_secret(&handle.cluster);
+    Authority::from_pem(&handle.secret(&ca, "tls.crt").await?, &handle.secret(&ca, "tls.key").await?)
 }
 
 /// A member's identity that expires in so many days.
@@ -143,8 +145,8 @@ fn identity(authority: &Authority, member: &MemberStatus, days: i64) -> Result<I
 }
 
 /// Whether the certificates of all three expire after, and before, so many days.
-async fn expire_in(look: &Look, after: i64, before: i64) -> Result<Option<()>> {
-    let members = look.status().await?.members;
+async fn expire_in(handle: &ClusterHandle, after: i64, before: i64) -> Result<Option<()>> {
+    let members = handle.status().await?.members;
     let expire: Vec<Option<Time>> = members.into_iter().map(|member| member.certificate_expires).collect();
     let is_so = |expires: &Option<Time>| {
         expires.as_ref().is_some_and(|Time(expires)| (in_days(after)..=in_days(before)).contains(expires))

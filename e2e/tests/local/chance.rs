@@ -11,7 +11,7 @@ use anyhow::{Context, Result, ensure};
 use api::conditions::{MACHINES_DELETING, MACHINES_UP_TO_DATE};
 use api::endpoints::{EndpointLists, parse_list};
 use api::etcd_cluster::{Health, MemberRole};
-use e2e::bed::{Bed, Look, Manifests, first_address};
+use e2e::bed::{Bed, ClusterHandle, Manifests, first_address};
 use e2e::faults::{ApiCall, EtcdCall, EtcdCalls, EtcdProxy, Fault, FaultyManager, Rule, Verb};
 use e2e::plane::users;
 use e2e::scenarios::seed;
@@ -77,7 +77,7 @@ enum Change {
 
 struct Story<'a> {
     bed: &'a Bed,
-    look: Look,
+    handle: ClusterHandle,
     manager: FaultyManager,
     calls: EtcdCalls,
     /// Who uses the endpoints, if anybody does.
@@ -95,7 +95,7 @@ async fn tell(bed: &Bed, proxy: &EtcdProxy, seed: u64, number: usize) -> Result<
     let (begun, mark, namespace) = (Instant::now(), bed.plane.mark(), format!("chance-{number}"));
     let mut random = StdRng::seed_from_u64(seed.wrapping_add(number as u64));
     let size = if random.random_bool(0.5) { 1 } else { 3 };
-    Look::make_namespace(&bed.client(), &namespace).await?;
+    ClusterHandle::make_namespace(&bed.client(), &namespace).await?;
     let manager = FaultyManager::start(bed, &namespace, Some(&namespace), Vec::new()).await?;
     // Here no control plane gets a Node, and so none would ever roll out with the endpoints of other members.
     let manifests = Manifests::new(&namespace, "demo")?.replicas(i64::try_from(size)?).without_control_plane();
@@ -103,15 +103,15 @@ async fn tell(bed: &Bed, proxy: &EtcdProxy, seed: u64, number: usize) -> Result<
         etcd["spec"]["healthCheck"] =
             json!({"intervalSeconds": 1, "unhealthyAfterSeconds": UNHEALTHY, "startupGraceSeconds": GRACE});
     });
-    let look = Look::at(&bed.client(), &manifests);
-    let calls = proxy.between(&manager, &look, Vec::new());
+    let handle = ClusterHandle::new(&bed.client(), &manifests);
+    let calls = proxy.between(&manager, &handle, Vec::new());
     let in_use = !number.is_multiple_of(2);
     let control_plane = in_use.then(|| {
         let random = StdRng::seed_from_u64(seed.wrapping_add((STORIES + number) as u64));
-        ControlPlane::begin(bed, &look, random)
+        ControlPlane::begin(bed, &handle, random)
     });
     let told = vec![format!("{size} members{}", if in_use { " that API servers use" } else { "" })];
-    let mut story = Story { bed, look, manager, calls, control_plane, random, size, configurations: 0, told };
+    let mut story = Story { bed, handle, manager, calls, control_plane, random, size, configurations: 0, told };
     story.faults();
     manifests.apply(&bed.client()).await?;
     let lived = story.live().await;
@@ -119,7 +119,7 @@ async fn tell(bed: &Bed, proxy: &EtcdProxy, seed: u64, number: usize) -> Result<
     lived.with_context(|| story.strikes())?;
     made_once(bed, &namespace, mark)?;
     story.faults();
-    story.look.delete("Cluster", &story.look.cluster).await?;
+    story.handle.delete("Cluster", &story.handle.cluster).await?;
     if story.random.random_bool(0.5) {
         story.watch_lags().await;
     }
@@ -133,7 +133,7 @@ impl Story<'_> {
         self.as_wanted(&[]).await.context("it comes up")?;
         for chapter in 0..CHAPTERS {
             self.faults();
-            let machines = self.look.etcd_machines().await?;
+            let machines = self.handle.etcd_machines().await?;
             let changes = self.changes(&machines);
             let mut gone = Vec::new();
             for change in &changes {
@@ -170,27 +170,27 @@ impl Story<'_> {
             Change::Resize(size) => {
                 self.told.push(format!("{size} are wanted"));
                 self.size = *size;
-                wanted(&self.look, *size).await
+                wanted(&self.handle, *size).await
             }
             Change::RollOut => {
                 self.told.push("another configuration".to_owned());
                 self.configurations += 1;
                 gone.extend(machines.iter().cloned());
                 let command = format!("echo {}", self.configurations);
-                changed(&self.look, &json!({"etcdadmConfigSpec": {"preEtcdadmCommands": [command]}})).await
+                changed(&self.handle, &json!({"etcdadmConfigSpec": {"preEtcdadmCommands": [command]}})).await
             }
             Change::Delete(machine) => {
                 self.told.push(format!("{machine} is deleted"));
                 gone.push(machine.clone());
-                self.look.delete("Machine", machine).await
+                self.handle.delete("Machine", machine).await
             }
             Change::Die(machine) => {
                 self.told.push(format!("{machine} hangs"));
                 gone.push(machine.clone());
-                let found = self.look.api("LocalMachine").get(machine).await?;
+                let found = self.handle.api("LocalMachine").get(machine).await?;
                 let address: Ipv4Addr = first_address(&found).context("it has no address")?.parse()?;
                 let what = format!("{machine}: its machine hangs");
-                self.bed.fault_of_simulated(&what, &self.look.namespace, machine);
+                self.bed.fault_of_simulated(&what, &self.handle.namespace, machine);
                 self.bed.frozen().context("machines are not simulated")?.freeze(address)
             }
         }
@@ -247,11 +247,11 @@ impl Story<'_> {
     /// Waits until there are as many members as wanted, all of them healthy voters on Machines as wanted, and nothing is left
     /// to be done or lies about.
     async fn as_wanted(&self, gone: &[String]) -> Result<()> {
-        let (look, size) = (&self.look, self.size);
-        until(format!("{size} members of {} are well", look.namespace), PATIENCE, async || {
+        let (handle, size) = (&self.handle, self.size);
+        until(format!("{size} members of {} are well", handle.namespace), PATIENCE, async || {
             tokio::time::sleep(CALM).await;
-            let machines = look.etcd_machines().await?;
-            let etcd = look.etcds().get(&look.etcd).await?;
+            let machines = handle.etcd_machines().await?;
+            let etcd = handle.etcds().get(&handle.etcd).await?;
             let in_use = recorded(&etcd);
             let status = etcd.status.unwrap_or_default();
             let has =
@@ -275,7 +275,7 @@ impl Story<'_> {
                 ensure!(in_use == published, "in use is {in_use}, and published {published}");
             }
             for kind in ["LocalMachine", "EtcdadmConfig"] {
-                let found = look.names(kind, "").await?;
+                let found = handle.names(kind, "").await?;
                 ensure!(found == machines, "of {kind} there are {found:?}, and the Machines are {machines:?}");
             }
             Ok(Some(()))
@@ -285,11 +285,11 @@ impl Story<'_> {
 
     /// Waits until nothing that runs is left. A template that we were not permitted to own stays.
     async fn is_gone(&self) -> Result<()> {
-        let look = &self.look;
-        until(format!("all of {} is gone", look.namespace), PATIENCE, async || {
+        let handle = &self.handle;
+        until(format!("all of {} is gone", handle.namespace), PATIENCE, async || {
             tokio::time::sleep(CALM).await;
             for kind in ["Cluster", "EtcdCluster", "Machine", "LocalMachine", "EtcdadmConfig", "LocalCluster"] {
-                let left = look.names(kind, "").await?;
+                let left = handle.names(kind, "").await?;
                 ensure!(left.is_empty(), "of {kind} there are {left:?}");
             }
             Ok(Some(()))

@@ -12,7 +12,7 @@ use crate::records::warnings;
 use crate::rolls::another_spec;
 use crate::shrinks::are_well;
 use anyhow::{Context, Result, ensure};
-use e2e::bed::{Bed, ControlPlaneStub, Look, Manifests};
+use e2e::bed::{Bed, ClusterHandle, ControlPlaneStub, Manifests};
 use e2e::faults::{FaultyManager, How, Place, Sweep};
 use e2e::until::until;
 use kube::api::{Patch, PatchParams};
@@ -125,7 +125,7 @@ fn next(writes: &[String], from: usize, is_it: impl Fn(&str) -> bool) -> Result<
 /// One change, with its writes and what the fault happened to. `place` is counted from the change on.
 async fn tell(bed: &Bed, change: &Change, namespace: &str, place: Option<Place>) -> Result<Told> {
     let client = bed.client();
-    Look::make_namespace(&client, namespace).await?;
+    ClusterHandle::make_namespace(&client, namespace).await?;
     let manager = FaultyManager::start(bed, namespace, Some(namespace), Vec::new()).await?;
     let manifests = Manifests::new(namespace, "demo")?.replicas(change.had);
     // Here no control plane of kubeadm's gets a Node, and so none would ever roll out with the endpoints of other members.
@@ -134,25 +134,25 @@ async fn tell(bed: &Bed, change: &Change, namespace: &str, place: Option<Place>)
         servers => manifests.with_control_plane_stub(servers),
     };
     let manifests = manifests.with("EtcdCluster", |etcd: &mut Value| merge(&mut etcd["spec"], &change.before));
-    let look = Look::at(&client, &manifests);
+    let handle = ClusterHandle::new(&client, &manifests);
     manifests.apply(&client).await?;
-    look.until_ready(PATIENCE).await?;
-    let old = look.etcd_machines().await?;
-    let before = look.membership(&bed.machines, &old).await?;
-    let clients = Clients::begin(bed, &look, change.servers).await?;
+    handle.until_ready(PATIENCE).await?;
+    let old = handle.etcd_machines().await?;
+    let before = handle.membership(&bed.machines, &old).await?;
+    let clients = Clients::begin(bed, &handle, change.servers).await?;
     let up = strikes(&manager, place.as_ref());
     let spec = Patch::Merge(json!({"spec": change.after}));
-    look.etcds().patch(&look.etcd, &PatchParams::default(), &spec).await?;
-    let machines = carried_out(bed, &look, change, &old).await?;
-    let after = look.membership(&bed.machines, &machines).await?;
+    handle.etcds().patch(&handle.etcd, &PatchParams::default(), &spec).await?;
+    let machines = carried_out(bed, &handle, change, &old).await?;
+    let after = handle.membership(&bed.machines, &machines).await?;
     ensure!(after.cluster_id == before.cluster_id, "etcd was {before:?}, and is {after:?}");
-    only_theirs(bed, &look, &machines).await?;
-    let stub = clients.end(&look).await?;
+    only_theirs(bed, &handle, &machines).await?;
+    let stub = clients.end(&handle).await?;
     let warnings = warnings(&client, namespace).await?;
     ensure!(warnings.is_empty(), "{} warnings: {warnings:#?}", warnings.len());
     let told = Told::until_now(&manager, up);
-    look.delete("Cluster", &look.cluster).await?;
-    all_is_gone(bed, &look).await.context("the deletion")?;
+    handle.delete("Cluster", &handle.cluster).await?;
+    all_is_gone(bed, &handle).await.context("the deletion")?;
     if let Some(stub) = stub {
         stub.until_gone(PATIENCE).await?;
     }
@@ -167,35 +167,35 @@ struct Clients {
 }
 
 impl Clients {
-    async fn begin(bed: &Bed, look: &Look, servers: usize) -> Result<Self> {
+    async fn begin(bed: &Bed, handle: &ClusterHandle, servers: usize) -> Result<Self> {
         Ok(match servers {
-            0 => Self { load: Some(LowLoad::begin(bed, look).await?), servers: None },
-            number => Self { load: None, servers: Some(Servers::begin(bed, look, number).await?) },
+            0 => Self { load: Some(LowLoad::begin(bed, handle).await?), servers: None },
+            number => Self { load: None, servers: Some(Servers::begin(bed, handle, number).await?) },
         })
     }
 
     /// Nothing that was acknowledged is lost. Gives the control plane, where there is one.
-    async fn end(self, look: &Look) -> Result<Option<ControlPlaneStub>> {
+    async fn end(self, handle: &ClusterHandle) -> Result<Option<ControlPlaneStub>> {
         if let Some(load) = self.load {
             load.judged().await?;
         }
         match self.servers {
-            Some(servers) => servers.have_rolled(look).await.map(Some),
+            Some(servers) => servers.have_rolled(handle).await.map(Some),
             None => Ok(None),
         }
     }
 }
 
 /// Waits until there are as many members as wanted, and nothing is being done any more. Gives the names of their Machines.
-async fn carried_out(bed: &Bed, look: &Look, change: &Change, old: &[String]) -> Result<Vec<String>> {
-    until(format!("the change of {} is carried out", look.namespace), PATIENCE, async || {
-        let machines = look.etcd_machines().await?;
+async fn carried_out(bed: &Bed, handle: &ClusterHandle, change: &Change, old: &[String]) -> Result<Vec<String>> {
+    until(format!("the change of {} is carried out", handle.namespace), PATIENCE, async || {
+        let machines = handle.etcd_machines().await?;
         let stay = machines.iter().filter(|name| old.contains(name)).count();
         ensure!((machines.len(), stay) == (change.has, change.stay), "the Machines are {machines:?}");
         Ok(Some(()))
     })
     .await?;
-    are_well(bed, look, change.has).await
+    are_well(bed, handle, change.has).await
 }
 
 fn merge(spec: &mut Value, more: &Value) {

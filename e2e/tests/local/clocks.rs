@@ -9,7 +9,7 @@ use crate::shrinks::{alone, are_well, wanted};
 use anyhow::{Context, Result, ensure};
 use api::etcd_cluster::EtcdClusterStatus;
 use e2e::bed::clock::Clock;
-use e2e::bed::{Bed, Look, Manifests};
+use e2e::bed::{Bed, ClusterHandle, Manifests};
 use e2e::observer::Silence;
 use e2e::until::until;
 use futures::try_join;
@@ -32,31 +32,31 @@ const RUNS: Duration = Duration::from_secs(60);
 /// more.
 pub(crate) async fn jump_while_all_is_well(bed: &mut Bed) -> Result<()> {
     let clock = of_the_manager(bed).await?;
-    let look = alone(bed, checked(Manifests::new("clocks-well", "demo")?, IMPATIENT)).await?;
-    let load = LowLoad::begin(bed, &look).await?;
-    let machines = look.etcd_machines().await?;
-    let before = look.membership(&bed.machines, &machines).await?;
-    let endpoints = look.status().await?.endpoints;
+    let handle = alone(bed, checked(Manifests::new("clocks-well", "demo")?, IMPATIENT)).await?;
+    let load = LowLoad::begin(bed, &handle).await?;
+    let machines = handle.etcd_machines().await?;
+    let before = handle.membership(&bed.machines, &machines).await?;
+    let endpoints = handle.status().await?.endpoints;
     for ahead in [HOURS, -HOURS] {
         let mark = bed.plane.mark();
         for ahead in [ahead, 0] {
             clock.jump(ahead)?;
             tokio::time::sleep(STAYS).await;
             let what = || format!("the clock is {ahead} s ahead");
-            all_are_well(&look).await.with_context(what)?;
-            let status = look.status().await?;
+            all_are_well(&handle).await.with_context(what)?;
+            let status = handle.status().await?;
             is_sane(&status).with_context(what)?;
             ensure!(status.endpoints == endpoints, "{}: {} are published", what(), status.endpoints);
             ensure!(status.last_remediation.is_none(), "{}: {:?}", what(), status.last_remediation);
-            ensure!(look.etcd_machines().await? == machines, "{}: {:?}", what(), look.etcd_machines().await?);
-            let etcd = look.membership(&bed.machines, &machines).await?;
+            ensure!(handle.etcd_machines().await? == machines, "{}: {:?}", what(), handle.etcd_machines().await?);
+            let etcd = handle.membership(&bed.machines, &machines).await?;
             ensure!(etcd == before, "{}: etcd was {before:?}, and is {etcd:?}", what());
         }
-        deleted(bed, &look, mark, &[])?;
+        deleted(bed, &handle, mark, &[])?;
     }
     bed.fault("the manager's clock goes to a time after the certificates", &[], Silence::Lasting);
-    a_year_ahead(&clock, &look).await?;
-    comes_to_rest(bed, &look, &before.cluster_id).await?;
+    a_year_ahead(&clock, &handle).await?;
+    comes_to_rest(bed, &handle, &before.cluster_id).await?;
     load.judged().await?;
     the_right_one(bed).await
 }
@@ -68,29 +68,29 @@ pub(crate) async fn jump_while_a_machine_boots(bed: &mut Bed) -> Result<()> {
     let clock = of_the_manager(bed).await?;
     for (ahead, namespace) in [(HOURS, "clocks-ahead"), (-HOURS, "clocks-back"), (YEAR, "clocks-year")] {
         let manifests = checked(Manifests::new(namespace, "demo")?.replicas(1), IMPATIENT);
-        let look = alone(bed, manifests).await?;
-        let load = LowLoad::begin(bed, &look).await?;
-        let before = look.membership(&bed.machines, &look.etcd_machines().await?).await?;
-        let boots = look.member_names(2).pop().context("there is no second member")?;
+        let handle = alone(bed, manifests).await?;
+        let load = LowLoad::begin(bed, &handle).await?;
+        let before = handle.membership(&bed.machines, &handle.etcd_machines().await?).await?;
+        let boots = handle.member_names(2).pop().context("there is no second member")?;
         bed.machines.fault_boot_delay(namespace, &boots, BOOTS)?;
         let mark = bed.plane.mark();
-        wanted(&look, 3).await?;
+        wanted(&handle, 3).await?;
         until(format!("{boots} of {namespace} is about to boot"), RUNS, async || {
             Ok(bed.machines.get(namespace, &boots)?.is_running().then_some(()))
         })
         .await?;
         if ahead == YEAR {
-            a_year_ahead(&clock, &look).await?;
+            a_year_ahead(&clock, &handle).await?;
         } else {
             clock.jump(ahead)?;
-            let machines = are_well(bed, &look, 3).await.with_context(|| format!("the clock is {ahead} s ahead"))?;
-            ensure!(machines == look.member_names(3), "{namespace}: the Machines are {machines:?}");
-            is_sane(&look.status().await?).with_context(|| format!("the clock is {ahead} s ahead"))?;
+            let machines = are_well(bed, &handle, 3).await.with_context(|| format!("the clock is {ahead} s ahead"))?;
+            ensure!(machines == handle.member_names(3), "{namespace}: the Machines are {machines:?}");
+            is_sane(&handle.status().await?).with_context(|| format!("the clock is {ahead} s ahead"))?;
             clock.jump(0)?;
             tokio::time::sleep(STAYS).await;
-            deleted(bed, &look, mark, &[])?;
+            deleted(bed, &handle, mark, &[])?;
         }
-        comes_to_rest(bed, &look, &before.cluster_id).await?;
+        comes_to_rest(bed, &handle, &before.cluster_id).await?;
         load.judged().await.context(namespace)?;
         bed.machines.clear_faults(namespace, &boots)?;
     }
@@ -98,11 +98,11 @@ pub(crate) async fn jump_while_a_machine_boots(bed: &mut Bed) -> Result<()> {
 }
 
 /// The clock is more than a year ahead for a while. What it does meanwhile is told.
-async fn a_year_ahead(clock: &Clock, look: &Look) -> Result<()> {
+async fn a_year_ahead(clock: &Clock, handle: &ClusterHandle) -> Result<()> {
     clock.jump(YEAR)?;
     tokio::time::sleep(STAYS).await;
-    let (status, machines) = try_join!(look.status(), look.etcd_machines())?;
-    println!("  {}: a year ahead there are {machines:?}", look.namespace);
+    let (status, machines) = try_join!(handle.status(), handle.etcd_machines())?;
+    println!("  {}: a year ahead there are {machines:?}", handle.namespace);
     for condition in status.conditions.iter().filter(|condition| !condition.message.is_empty()) {
         println!("    {} is {} {}: {}", condition.type_, condition.status, condition.reason, condition.message);
     }
@@ -111,18 +111,18 @@ async fn a_year_ahead(clock: &Clock, look: &Look) -> Result<()> {
 }
 
 /// By the right clock, three members are well, it is the etcd of before, and nobody is replaced any more.
-async fn comes_to_rest(bed: &Bed, look: &Look, cluster_id: &str) -> Result<()> {
-    are_well(bed, look, 3).await?;
-    all_are_well(look).await?;
-    let machines = are_well(bed, look, 3).await?;
-    only_theirs(bed, look, &machines).await?;
+async fn comes_to_rest(bed: &Bed, handle: &ClusterHandle, cluster_id: &str) -> Result<()> {
+    are_well(bed, handle, 3).await?;
+    all_are_well(handle).await?;
+    let machines = are_well(bed, handle, 3).await?;
+    only_theirs(bed, handle, &machines).await?;
     let mark = bed.plane.mark();
     tokio::time::sleep(STAYS).await;
-    ensure!(look.etcd_machines().await? == machines, "the Machines were {machines:?}, and others are there");
-    deleted(bed, look, mark, &[])?;
-    let etcd = look.membership(&bed.machines, &machines).await?;
+    ensure!(handle.etcd_machines().await? == machines, "the Machines were {machines:?}, and others are there");
+    deleted(bed, handle, mark, &[])?;
+    let etcd = handle.membership(&bed.machines, &machines).await?;
     ensure!(etcd.cluster_id == cluster_id, "it is another cluster: {etcd:?}");
-    is_sane(&look.status().await?)
+    is_sane(&handle.status().await?)
 }
 
 /// Whatever the clock says, each condition has a reason, endpoints are published, and there are members.

@@ -11,7 +11,7 @@ pub(crate) use moves::moves;
 
 use anyhow::{Context, Result, ensure};
 use e2e::apply::apply;
-use e2e::bed::{Bed, Look, Manifests};
+use e2e::bed::{Bed, ClusterHandle, Manifests};
 use e2e::clusterctl::{Setup, stand_in_for_cert_manager};
 use e2e::plane::Plane;
 use e2e::until::until;
@@ -38,11 +38,11 @@ pub(crate) async fn whole_life(bed: &mut Bed) -> Result<()> {
     components_for_an_older_kubernetes(&setup).await?;
     install(&setup, &bed.plane).await?;
     templates_are_generated(&setup, &bed.plane).await?;
-    let look = a_cluster(bed, &setup).await?;
-    upgrade(&setup, bed, &look).await?;
-    look.delete("Cluster", &look.cluster).await?;
+    let handle = a_cluster(bed, &setup).await?;
+    upgrade(&setup, bed, &handle).await?;
+    handle.delete("Cluster", &handle.cluster).await?;
     let gone = ["Cluster", "EtcdCluster", "KubeadmControlPlane", "Machine", "EtcdadmConfig", "LocalMachine"];
-    look.until_nothing_is_left(&gone, PATIENCE).await?;
+    handle.until_nothing_is_left(&gone, PATIENCE).await?;
     uninstall(&setup, &bed.plane).await
 }
 
@@ -85,15 +85,15 @@ async fn uninstall(setup: &Setup, plane: &Plane) -> Result<()> {
 }
 
 /// Makes a cluster from the template, and looks at it.
-async fn a_cluster(bed: &Bed, setup: &Setup) -> Result<Look> {
+async fn a_cluster(bed: &Bed, setup: &Setup) -> Result<ClusterHandle> {
     let client = bed.client();
-    Look::make_namespace(&client, NAMESPACE).await?;
+    ClusterHandle::make_namespace(&client, NAMESPACE).await?;
     let further = ["--target-namespace", NAMESPACE, "--kubernetes-version", "v1.36.3"];
     let manifest = setup.generate(bed.plane.kubeconfig()?, "cluster-template-local.yaml", &further).await?;
     apply(&client, &manifest).await?;
-    let look = Look::at(&client, &Manifests::new(NAMESPACE, "demo")?);
-    look.until_ready(PATIENCE).await?;
-    look.until_control_plane_data(PATIENCE).await?;
+    let handle = ClusterHandle::new(&client, &Manifests::new(NAMESPACE, "demo")?);
+    handle.until_ready(PATIENCE).await?;
+    handle.until_control_plane_data(PATIENCE).await?;
     let describe = ["describe", "cluster", "demo", "--namespace", NAMESPACE, "--grouping=false"];
     let described = setup.run(bed.plane.kubeconfig()?, &describe).await?;
     for shown in ["KubeadmControlPlane/demo-control-plane", "Machine/demo-etcd-0", "Machine/demo-etcd-2"] {
@@ -101,7 +101,7 @@ async fn a_cluster(bed: &Bed, setup: &Setup) -> Result<Look> {
         let line = described.lines().any(|line| line.contains(kind) && line.contains(name));
         ensure!(line, "clusterctl describe does not show {shown}:\n{described}");
     }
-    Ok(look)
+    Ok(handle)
 }
 
 /// The manager of this image is installed, with the flags that were asked for, and what comes with it.

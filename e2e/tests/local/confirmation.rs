@@ -3,7 +3,7 @@
 use crate::bring_up::{PATIENCE, released};
 use anyhow::{Context, Result, bail, ensure};
 use api::names;
-use e2e::bed::{Bed, Look, Manifests};
+use e2e::bed::{Bed, ClusterHandle, Manifests};
 use e2e::observer::Silence;
 use e2e::until::until;
 use futures::try_join;
@@ -37,27 +37,27 @@ pub(crate) async fn is_asked_for(bed: &mut Bed) -> Result<()> {
 /// Refused with what would be lost, as long as the annotation is missing or names another one, and with clusterctl's mark
 /// alone; then it is gone promptly.
 async fn etcd_alone(bed: &Bed) -> Result<()> {
-    let look = up(bed, "confirm-etcd", 3).await?;
-    let answer = until("the deletion is refused", IN_FORCE, async || refusal(&look).await.map(Some)).await?;
+    let handle = up(bed, "confirm-etcd", 3).await?;
+    let answer = until("the deletion is refused", IN_FORCE, async || refusal(&handle).await.map(Some)).await?;
     println!("  answer to a deletion without confirmation: {answer}");
-    let way_out = format!("{}={}", names::CONFIRM_DELETION_ANNOTATION, look.etcd);
-    for part in [names::CONFIRM_DELETION_ANNOTATION, look.etcd.as_str(), "data"] {
+    let way_out = format!("{}={}", names::CONFIRM_DELETION_ANNOTATION, handle.etcd);
+    for part in [names::CONFIRM_DELETION_ANNOTATION, handle.etcd.as_str(), "data"] {
         ensure!(answer.contains(part), "the answer does not say {part:?} ({way_out} would do it): {answer}");
     }
-    look.confirm_deletion("another-etcd").await?;
+    handle.confirm_deletion("another-etcd").await?;
     ensure!(
-        look.delete("EtcdCluster", &look.etcd).await.is_err(),
+        handle.delete("EtcdCluster", &handle.etcd).await.is_err(),
         "it is deleted with the confirmation of another one"
     );
-    let etcd = look.etcds().get(&look.etcd).await?;
+    let etcd = handle.etcds().get(&handle.etcd).await?;
     ensure!(etcd.metadata.deletion_timestamp.is_none(), "it is being deleted");
-    ensure!(look.status().await?.ready, "a refused deletion changes nothing");
-    marked_alone(&look).await?;
+    ensure!(handle.status().await?.ready, "a refused deletion changes nothing");
+    marked_alone(&handle).await?;
 
     let begun = Instant::now();
-    look.delete_etcd().await?;
+    handle.delete_etcd().await?;
     until("the EtcdCluster and its Machines are gone", PROMPT, async || {
-        let left = [look.names("EtcdCluster", "").await?, look.etcd_machines().await?].concat();
+        let left = [handle.names("EtcdCluster", "").await?, handle.etcd_machines().await?].concat();
         ensure!(left.is_empty(), "left are {left:?}");
         Ok(Some(()))
     })
@@ -67,10 +67,10 @@ async fn etcd_alone(bed: &Bed) -> Result<()> {
 }
 
 /// What a deletion of the EtcdCluster is refused with.
-async fn refusal(look: &Look) -> Result<String> {
+async fn refusal(handle: &ClusterHandle) -> Result<String> {
     // A dry run, so that nothing is lost where it is not refused.
     let parameters = DeleteParams { dry_run: true, ..DeleteParams::default() };
-    match look.api("EtcdCluster").delete(&look.etcd, &parameters).await {
+    match handle.api("EtcdCluster").delete(&handle.etcd, &parameters).await {
         Err(kube::Error::Api(status)) => Ok(status.message),
         Err(error) => Err(error.into()),
         Ok(_) => bail!("it would be deleted, without a word"),
@@ -78,51 +78,51 @@ async fn refusal(look: &Look) -> Result<String> {
 }
 
 /// It is left alone, and not called paused: that would be the other half of what a deletion takes.
-async fn marked_alone(look: &Look) -> Result<()> {
+async fn marked_alone(handle: &ClusterHandle) -> Result<()> {
     let mark = async |value: Value| {
         let patch = json!({"metadata": {"annotations": {names::DELETE_FOR_MOVE_ANNOTATION: value}}});
-        look.etcds().patch_metadata(&look.etcd, &PatchParams::default(), &Patch::Merge(&patch)).await
+        handle.etcds().patch_metadata(&handle.etcd, &PatchParams::default(), &Patch::Merge(&patch)).await
     };
     mark(json!("")).await?;
-    look.until_condition("Ready", "False", "MovedAway", PATIENCE).await?;
+    handle.until_condition("Ready", "False", "MovedAway", PATIENCE).await?;
     tokio::time::sleep(SETTLES).await;
-    let answer = refusal(look).await.context("with the mark of a move alone")?;
+    let answer = refusal(handle).await.context("with the mark of a move alone")?;
     ensure!(answer.contains(names::CONFIRM_DELETION_ANNOTATION), "{answer}");
     mark(Value::Null).await?;
-    look.until_ready(PATIENCE).await?;
+    handle.until_ready(PATIENCE).await?;
     Ok(())
 }
 
 /// What waits for quorum, waits for it no longer.
 async fn cluster_with_waiting_machines(bed: &Bed) -> Result<()> {
-    let look = up(bed, "confirm-waiting", 3).await?;
-    let machines = look.etcd_machines().await?;
-    try_join!(look.delete("Machine", &machines[0]), look.delete("Machine", &machines[1]))?;
-    waits(&look, &machines[..2]).await?;
-    gone_promptly(&look, "two Machines waiting").await
+    let handle = up(bed, "confirm-waiting", 3).await?;
+    let machines = handle.etcd_machines().await?;
+    try_join!(handle.delete("Machine", &machines[0]), handle.delete("Machine", &machines[1]))?;
+    waits(&handle, &machines[..2]).await?;
+    gone_promptly(&handle, "two Machines waiting").await
 }
 
 /// Nobody can answer whether a Machine may go; the Cluster's deletion does not ask.
 async fn dead_cluster(bed: &Bed) -> Result<()> {
-    let look = up(bed, "confirm-dead", 3).await?;
-    let machines = look.etcd_machines().await?;
+    let handle = up(bed, "confirm-dead", 3).await?;
+    let machines = handle.etcd_machines().await?;
     for name in &machines[..2] {
-        let machine = bed.machines.get(&look.namespace, name)?;
+        let machine = bed.machines.get(&handle.namespace, name)?;
         bed.fault(&format!("{name} is killed"), &[&machine], Silence::Lasting);
         tokio::task::spawn_blocking(move || machine.kill()).await??;
     }
-    look.delete("Machine", &machines[2]).await?;
-    waits(&look, &machines[2..]).await?;
-    gone_promptly(&look, "quorum dead").await
+    handle.delete("Machine", &machines[2]).await?;
+    waits(&handle, &machines[2..]).await?;
+    gone_promptly(&handle, "quorum dead").await
 }
 
 /// A namespace takes everything with it.
 async fn whole_namespace(bed: &Bed) -> Result<()> {
-    let look = up(bed, "confirm-namespace", 1).await?;
+    let handle = up(bed, "confirm-namespace", 1).await?;
     let namespaces: Api<Namespace> = Api::all(bed.client());
     let begun = Instant::now();
-    namespaces.delete(&look.namespace, &DeleteParams::default()).await.context("delete the namespace")?;
-    until("the namespace is gone", NAMESPACE_GONE, async || match namespaces.get_opt(&look.namespace).await? {
+    namespaces.delete(&handle.namespace, &DeleteParams::default()).await.context("delete the namespace")?;
+    until("the namespace is gone", NAMESPACE_GONE, async || match namespaces.get_opt(&handle.namespace).await? {
         None => Ok(Some(())),
         Some(namespace) => bail!("{:?}", namespace.status.and_then(|status| status.conditions)),
     })
@@ -132,29 +132,29 @@ async fn whole_namespace(bed: &Bed) -> Result<()> {
 }
 
 /// At least one of these Machines has been deleted, and stays for a while.
-async fn waits(look: &Look, machines: &[String]) -> Result<()> {
+async fn waits(handle: &ClusterHandle, machines: &[String]) -> Result<()> {
     tokio::time::sleep(Duration::from_secs(3)).await;
-    let left = look.etcd_machines().await?;
+    let left = handle.etcd_machines().await?;
     ensure!(machines.iter().any(|name| left.contains(name)), "none of {machines:?} has waited; left are {left:?}");
     Ok(())
 }
 
-async fn gone_promptly(look: &Look, what: &str) -> Result<()> {
+async fn gone_promptly(handle: &ClusterHandle, what: &str) -> Result<()> {
     let begun = Instant::now();
-    look.delete("Cluster", &look.cluster).await?;
+    handle.delete("Cluster", &handle.cluster).await?;
     let kinds = ["Cluster", "KubeadmControlPlane", "Machine", "EtcdCluster", "EtcdadmConfig", "LocalMachine"];
-    look.until_nothing_is_left(&kinds, PROMPT).await?;
+    handle.until_nothing_is_left(&kinds, PROMPT).await?;
     println!("  deletion of a Cluster, {what}, took {:.1} s", begun.elapsed().as_secs_f32());
     Ok(())
 }
 
-async fn up(bed: &Bed, namespace: &str, replicas: i64) -> Result<Look> {
+async fn up(bed: &Bed, namespace: &str, replicas: i64) -> Result<ClusterHandle> {
     let client = bed.client();
-    Look::make_namespace(&client, namespace).await?;
+    ClusterHandle::make_namespace(&client, namespace).await?;
     let manifests = Manifests::new(namespace, "demo")?.replicas(replicas);
     manifests.apply(&client).await?;
-    let look = Look::at(&client, &manifests);
-    look.until_ready(PATIENCE).await?;
-    released(&look).await?;
-    Ok(look)
+    let handle = ClusterHandle::new(&client, &manifests);
+    handle.until_ready(PATIENCE).await?;
+    released(&handle).await?;
+    Ok(handle)
 }

@@ -11,7 +11,7 @@ use crate::shrinks::{are_well, wanted};
 use anyhow::{Context, Result, ensure};
 use api::EtcdClusterStatus;
 use api::names::ENDPOINTS_IN_USE_ANNOTATION;
-use e2e::bed::{Bed, Behaviour, ControlPlaneStub, Look, Manifests};
+use e2e::bed::{Bed, Behaviour, ClusterHandle, ControlPlaneStub, Manifests};
 use e2e::history::objects::{ObjectLoad, ObjectWriters};
 use e2e::plane::{Mark, users};
 use e2e::tools::Etcd;
@@ -86,7 +86,7 @@ pub(crate) async fn that_scales(bed: &mut Bed) -> Result<()> {
 
 /// A cluster whose spec is about to change, with its control plane, and writers of objects in it.
 struct Rollout {
-    look: Look,
+    handle: ClusterHandle,
     stub: ControlPlaneStub,
     /// API servers of the control plane.
     servers: usize,
@@ -104,26 +104,26 @@ struct Rollout {
 impl Rollout {
     async fn begin(bed: &Bed, manifests: Manifests, servers: usize) -> Result<Self> {
         let (client, manifests) = (bed.client(), manifests.with_control_plane_stub(servers));
-        Look::make_namespace(&client, &manifests.namespace).await?;
+        ClusterHandle::make_namespace(&client, &manifests.namespace).await?;
         manifests.apply(&client).await?;
-        let look = Look::at(&client, &manifests);
-        let stub = ControlPlaneStub::start(bed, &look).await?;
-        let before = look.until_ready(PATIENCE).await?.endpoints;
+        let handle = ClusterHandle::new(&client, &manifests);
+        let stub = ControlPlaneStub::start(bed, &handle).await?;
+        let before = handle.until_ready(PATIENCE).await?.endpoints;
         stub.until_all_use(&before, PATIENCE).await?;
-        look.until_cluster_condition("ManagedExternalEtcdReady", "True", "Ready", PATIENCE).await?;
+        handle.until_cluster_condition("ManagedExternalEtcdReady", "True", "Ready", PATIENCE).await?;
         let writers = ObjectWriters::begin(&stub.kubeconfig, "kube-system", ObjectLoad::default()).await?;
-        let old = look.etcd_machines().await?;
-        Ok(Self { stub, servers, writers, old, before, mark: bed.plane.mark(), carried_out: 0, moments: 0, look })
+        let old = handle.etcd_machines().await?;
+        Ok(Self { stub, servers, writers, old, before, mark: bed.plane.mark(), carried_out: 0, moments: 0, handle })
     }
 
     /// Asks for another version of etcd.
     async fn goes_to(&self, version: &str) -> Result<()> {
-        changed(&self.look, &json!({"etcdadmConfigSpec": {"version": version}})).await
+        changed(&self.handle, &json!({"etcdadmConfigSpec": {"version": version}})).await
     }
 
     async fn until_a_member_runs(&self, version: &str) -> Result<()> {
         until(format!("a member of {version} votes"), ROLLOUT, async || {
-            let members = self.look.status().await?.members;
+            let members = self.handle.status().await?.members;
             let runs = members.iter().any(|member| member.version == version && is_voter(member));
             Ok(runs.then_some(()))
         })
@@ -132,9 +132,9 @@ impl Rollout {
 
     /// The members are those before the change, and no API server was told of any other.
     async fn is_taken_back(&self, bed: &Bed, version: &str) -> Result<()> {
-        let look = &self.look;
+        let handle = &self.handle;
         until("the new members are gone", ROLLOUT, async || {
-            let (status, machines) = (look.status().await?, look.etcd_machines().await?);
+            let (status, machines) = (handle.status().await?, handle.etcd_machines().await?);
             ensure!(machines == self.old, "the Machines are {machines:?}: {:?}", status.conditions);
             ensure!(up_to_date(&status)?.0 == "True", "{:?}", status.conditions);
             Ok(Some(()))
@@ -150,14 +150,14 @@ impl Rollout {
     /// The control plane was told, has got so far, and goes no further: nobody leaves, and both say why.
     async fn is_held_up(&self, bed: &Bed, how_far: &str, servers: usize) -> Result<()> {
         until(format!("the Cluster says {how_far}"), ROLLOUT, async || {
-            let says = self.look.cluster_condition("ManagedExternalEtcdReady").await?;
+            let says = self.handle.cluster_condition("ManagedExternalEtcdReady").await?;
             let message = says["message"].as_str().unwrap_or_default();
             ensure!(says["reason"] == "ControlPlaneRollingOut" && message.contains(how_far), "it says {says}");
             Ok(Some(()))
         })
         .await?;
         until("the old members say what they wait for", PATIENCE, async || {
-            let status = self.look.status().await?;
+            let status = self.handle.status().await?;
             let deleting = status.conditions.iter().find(|c| c.type_ == "MachinesDeleting").context("no condition")?;
             let waits = deleting.message.contains("when the control plane has rolled out");
             ensure!(deleting.status == "True" && waits, "{deleting:?}");
@@ -165,12 +165,12 @@ impl Rollout {
         })
         .await?;
         tokio::time::sleep(WAIT).await;
-        let (status, machines) = (self.look.status().await?, self.look.etcd_machines().await?);
+        let (status, machines) = (self.handle.status().await?, self.handle.etcd_machines().await?);
         ensure!(status.operation.is_none() && status.ready, "{:?}", status.conditions);
         ensure!(self.old.iter().all(|name| machines.contains(name)), "of {:?} there are {machines:?}", self.old);
-        let etcd = self.look.membership(&bed.machines, &machines).await?;
+        let etcd = self.handle.membership(&bed.machines, &machines).await?;
         ensure!(etcd.voters() == machines && machines.len() == 2 * self.old.len(), "there are {:?}", etcd.members);
-        let in_use = self.look.etcds().get(&self.look.etcd).await?;
+        let in_use = self.handle.etcds().get(&self.handle.etcd).await?;
         let in_use = in_use.annotations().get(ENDPOINTS_IN_USE_ANNOTATION).cloned().unwrap_or_default();
         let mut lists: Vec<&str> = in_use.split(';').collect();
         lists.sort_unstable();
@@ -184,18 +184,18 @@ impl Rollout {
 
     /// All members are well, nobody else is one, and they run this version. Gives the Machines, and the status.
     async fn rests(&self, bed: &Bed, version: &str) -> Result<(Vec<String>, EtcdClusterStatus)> {
-        let machines = are_well(bed, &self.look, self.old.len()).await?;
-        only_theirs(bed, &self.look, &machines).await?;
-        let status = self.look.status().await?;
+        let machines = are_well(bed, &self.handle, self.old.len()).await?;
+        only_theirs(bed, &self.handle, &machines).await?;
+        let status = self.handle.status().await?;
         ensure!(status.version == version, "it runs {}", status.version);
         Ok((machines, status))
     }
 
     /// Every member and every API server is replaced, each once.
     async fn is_carried_out(&mut self, bed: &Bed, version: &str) -> Result<()> {
-        let look = &self.look;
-        until(format!("the members of {} are replaced", look.namespace), ROLLOUT, async || {
-            let (status, machines) = (look.status().await?, look.etcd_machines().await?);
+        let handle = &self.handle;
+        until(format!("the members of {} are replaced", handle.namespace), ROLLOUT, async || {
+            let (status, machines) = (handle.status().await?, handle.etcd_machines().await?);
             let left: Vec<&String> = machines.iter().filter(|name| self.old.contains(name)).collect();
             ensure!(left.is_empty(), "{left:?} of {machines:?}: {:?}; {:?}", status.conditions, self.stub.seen());
             ensure!(up_to_date(&status)?.0 == "True", "{:?}", status.conditions);
@@ -211,19 +211,19 @@ impl Rollout {
 
     /// Another number of members, of which as few as possible are others than before.
     async fn scales_to(&mut self, bed: &Bed, size: usize) -> Result<()> {
-        let look = &self.look;
-        let before = look.membership(&bed.machines, &self.old).await?;
-        wanted(look, size).await?;
+        let handle = &self.handle;
+        let before = handle.membership(&bed.machines, &self.old).await?;
+        wanted(handle, size).await?;
         let endpoints = until(format!("the endpoints of {size} members are published"), ROLLOUT, async || {
-            let status = look.status().await?;
+            let status = handle.status().await?;
             let published = status.endpoints.split(',').count();
             ensure!(status.ready && published == size, "{}: {:?}", status.endpoints, status.conditions);
             Ok(Some(status.endpoints))
         })
         .await?;
-        let machines = are_well(bed, look, size).await?;
-        only_theirs(bed, look, &machines).await?;
-        let after = look.membership(&bed.machines, &machines).await?;
+        let machines = are_well(bed, handle, size).await?;
+        only_theirs(bed, handle, &machines).await?;
+        let after = handle.membership(&bed.machines, &machines).await?;
         let stay = self.old.len().min(size);
         let stayed = before.stayed(&after);
         ensure!(after.cluster_id == before.cluster_id && stayed == stay, "etcd was {before:?}, and is {after:?}");
@@ -238,7 +238,7 @@ impl Rollout {
     /// Every API server is replaced, each once, by one that uses these endpoints.
     async fn has_rolled(&mut self, bed: &Bed, machines: Vec<String>, endpoints: String) -> Result<()> {
         self.stub.until_all_use(&endpoints, PATIENCE).await?;
-        self.look.until_cluster_condition("ManagedExternalEtcdReady", "True", "Ready", PATIENCE).await?;
+        self.handle.until_cluster_condition("ManagedExternalEtcdReady", "True", "Ready", PATIENCE).await?;
         self.carried_out += 1;
         let (seen, wanted) = (self.stub.seen(), (1 + self.carried_out) * self.servers);
         ensure!(seen.started == wanted, "{} API servers were started, and not {wanted}", seen.started);
@@ -249,13 +249,13 @@ impl Rollout {
 
     /// Nothing was lost meanwhile, nobody waited for long, and nobody was warned. Then all of it goes.
     async fn ends_well(self, bed: &Bed) -> Result<()> {
-        let look = &self.look;
-        let told = warnings(&bed.client(), &look.namespace).await?;
+        let handle = &self.handle;
+        let told = warnings(&bed.client(), &handle.namespace).await?;
         ensure!(told.is_empty(), "the warnings are {told:#?}");
 
         let record = self.writers.end().await?;
         let figures = record.figures();
-        println!("  {}: {figures}", look.namespace);
+        println!("  {}: {figures}", handle.namespace);
         record.check()?;
         ensure!(figures.writes >= WRITES && figures.longest_stall <= STALL, "{figures}");
         // One request of each writer may be under way at each of these.
@@ -263,15 +263,15 @@ impl Rollout {
         ensure!(figures.unknown <= ObjectLoad::default().writers * moments, "{moments} times: {figures}");
         ensure!(figures.failed == 0 && figures.failed_twice == 0, "{figures}");
 
-        look.delete("Cluster", &look.cluster).await?;
-        all_is_gone(bed, look).await?;
+        handle.delete("Cluster", &handle.cluster).await?;
+        all_is_gone(bed, handle).await?;
         self.stub.until_gone(PATIENCE).await
     }
 
     /// By the API server's own account, we wrote endpoints into the control plane once for each change. A dry run comes
     /// before: it writes nothing.
     fn is_told(&self, bed: &Bed) -> Result<()> {
-        let ours = bed.plane.requests_since(self.mark)?.user(users::PROVIDER).done_in(&self.look.namespace);
+        let ours = bed.plane.requests_since(self.mark)?.user(users::PROVIDER).done_in(&self.handle.namespace);
         let ours = ours.verb("patch").resource("stubcontrolplanes");
         let ours = ours.filter(|patch| !patch.uri.contains("dryRun=All"));
         let written = ours.filter(|patch| patch.body.pointer("/spec/etcd/external/endpoints").is_some()).len();

@@ -3,7 +3,7 @@
 use crate::bring_up::{PATIENCE, released};
 use anyhow::{Context, Result, ensure};
 use api::names;
-use e2e::bed::{Bed, Look, Manifests};
+use e2e::bed::{Bed, ClusterHandle, Manifests};
 use e2e::plane::users;
 use e2e::until::until;
 use futures::try_join;
@@ -18,7 +18,7 @@ const CORRECTED: &str = "echo corrected";
 
 /// Side by side: a spec that is corrected while nothing boots, and an init Secret without its label.
 pub(crate) async fn reach_everything(bed: &mut Bed) -> Result<()> {
-    Look::make_namespace(&bed.client(), "corrections").await?;
+    ClusterHandle::make_namespace(&bed.client(), "corrections").await?;
     try_join!(spec(bed), label(bed))?;
     Ok(())
 }
@@ -30,21 +30,21 @@ async fn spec(bed: &Bed) -> Result<()> {
     bed.machines.fault_no_boot("corrections", first)?;
     let manifests = Manifests::new("corrections", "spec")?;
     manifests.apply(&bed.client()).await?;
-    let look = Look::at(&bed.client(), &manifests);
-    let all = look.member_names(3);
+    let handle = ClusterHandle::new(&bed.client(), &manifests);
+    let all = handle.member_names(3);
     until("all three Machines are made, and the first has its data", PATIENCE, async || {
-        look.secret(first, "value").await?;
-        ensure!(look.etcd_machines().await? == all, "the Machines are not all there");
+        handle.secret(first, "value").await?;
+        ensure!(handle.etcd_machines().await? == all, "the Machines are not all there");
         Ok(Some(()))
     })
     .await?;
-    let uid = async |name: &str| look.api("Machine").get(name).await?.uid().context("a Machine has a UID");
+    let uid = async |name: &str| handle.api("Machine").get(name).await?.uid().context("a Machine has a UID");
     let before = uid(first).await?;
 
     let spec = json!({"spec": {"etcdadmConfigSpec": {"preEtcdadmCommands": [CORRECTED]}}});
-    look.etcds().patch(&look.etcd, &PatchParams::default(), &Patch::Merge(&spec)).await?;
+    handle.etcds().patch(&handle.etcd, &PatchParams::default(), &Patch::Merge(&spec)).await?;
     until("those that were held back are made again, under other names", PATIENCE, async || {
-        let now = look.etcd_machines().await?;
+        let now = handle.etcd_machines().await?;
         ensure!(now.len() == 3 && all[1..].iter().all(|old| !now.contains(old)), "the Machines are {now:?}");
         Ok(Some(()))
     })
@@ -52,11 +52,11 @@ async fn spec(bed: &Bed) -> Result<()> {
     ensure!(uid(first).await? == before, "the Machine that has its data is the user's to delete");
 
     bed.machines.clear_faults("corrections", first)?;
-    look.delete("Machine", first).await?;
-    look.until_ready(PATIENCE).await?;
-    released(&look).await?;
-    for name in look.etcd_machines().await? {
-        let data = look.secret(&name, "value").await?;
+    handle.delete("Machine", first).await?;
+    handle.until_ready(PATIENCE).await?;
+    released(&handle).await?;
+    for name in handle.etcd_machines().await? {
+        let data = handle.secret(&name, "value").await?;
         ensure!(data.contains(CORRECTED), "{name} has been made from the earlier spec:\n{data}");
     }
     Ok(())
@@ -66,17 +66,17 @@ async fn spec(bed: &Bed) -> Result<()> {
 async fn label(bed: &Bed) -> Result<()> {
     let manifests = Manifests::new("corrections", "label")?.replicas(1);
     manifests.apply(&bed.client()).await?;
-    let look = Look::at(&bed.client(), &manifests);
-    look.until_ready(PATIENCE).await?;
-    released(&look).await?;
+    let handle = ClusterHandle::new(&bed.client(), &manifests);
+    handle.until_ready(PATIENCE).await?;
+    released(&handle).await?;
     let secrets: Api<Secret> = Api::namespaced(bed.client(), "corrections");
-    let name = names::init_secret(&look.cluster);
+    let name = names::init_secret(&handle.cluster);
     let mark = bed.plane.mark();
     let without = json!({"metadata": {"labels": {names::ETCD_CLUSTER_LABEL: null}}});
     secrets.patch(&name, &PatchParams::default(), &Patch::Merge(&without)).await?;
     until(format!("Secret {name} has its label again"), PATIENCE, async || {
         let labels = secrets.get_metadata(&name).await?.labels().get(names::ETCD_CLUSTER_LABEL).cloned();
-        ensure!(labels.as_ref() == Some(&look.etcd), "the label is {labels:?}");
+        ensure!(labels.as_ref() == Some(&handle.etcd), "the label is {labels:?}");
         Ok(Some(()))
     })
     .await?;
@@ -86,9 +86,9 @@ async fn label(bed: &Bed) -> Result<()> {
     let ours = ours.filter(|request| request.name == name && request.verb != "watch");
     ensure!(ours.len() <= 6, "it is looked for again and again:\n{ours}");
     let replicas = json!({"spec": {"replicas": 3}});
-    look.etcds().patch(&look.etcd, &PatchParams::default(), &Patch::Merge(&replicas)).await?;
+    handle.etcds().patch(&handle.etcd, &PatchParams::default(), &Patch::Merge(&replicas)).await?;
     until("the cluster has three members", PATIENCE, async || {
-        let status = look.status().await?;
+        let status = handle.status().await?;
         ensure!(status.ready && status.members.len() == 3, "{:?}", status.conditions);
         Ok(Some(()))
     })

@@ -3,7 +3,7 @@
 
 use crate::bring_up::PATIENCE;
 use anyhow::{Context, Result, ensure};
-use e2e::bed::{Bed, Look, Manifests};
+use e2e::bed::{Bed, ClusterHandle, Manifests};
 use e2e::dashboard::{ask, page};
 use e2e::tools::Promtool;
 use k8s_openapi::jiff::Timestamp;
@@ -88,16 +88,16 @@ fn queries() -> Result<Vec<String>> {
 /// What the manager serves, again and again, while a cluster comes up.
 async fn scraped(bed: &Bed) -> Result<Vec<String>> {
     let client = bed.client();
-    Look::make_namespace(&client, "dashboard").await?;
+    ClusterHandle::make_namespace(&client, "dashboard").await?;
     let manifests = Manifests::new("dashboard", "demo")?;
     manifests.apply(&client).await?;
-    let look = Look::at(&client, &manifests);
+    let handle = ClusterHandle::new(&client, &manifests);
     let begun = Instant::now();
     let (mut scraped, mut afterwards) = (Vec::new(), 0);
     while afterwards < AFTERWARDS {
         scraped.push(bed.admin(0, "/metrics").await?);
-        let status = look.status().await?;
-        ensure!(begun.elapsed() < PATIENCE, "{} is not ready: {:?}", look.etcd, status.conditions);
+        let status = handle.status().await?;
+        ensure!(begun.elapsed() < PATIENCE, "{} is not ready: {:?}", handle.etcd, status.conditions);
         afterwards += usize::from(status.ready);
         tokio::time::sleep(EVERY).await;
     }

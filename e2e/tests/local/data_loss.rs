@@ -6,13 +6,13 @@ mod cluster;
 use anyhow::{Context, Result};
 use cluster::{Cluster, Loss};
 use e2e::bed::data::DataLoss::{self, CopyFromBeforeStop, DeletedDirectory, DeletedWhileOff, OlderCopy, RobbedDisk};
-use e2e::bed::{Bed, Look};
+use e2e::bed::{Bed, ClusterHandle};
 use futures::future::try_join_all;
 
 /// Side by side: each loss, in a cluster of its own with one member. Nothing is made in its place.
 pub(crate) async fn of_the_only_member(bed: &mut Bed) -> Result<()> {
     let bed = &*bed;
-    Look::make_namespace(&bed.client(), "lost-one").await?;
+    ClusterHandle::make_namespace(&bed.client(), "lost-one").await?;
     let names = ["robbed", "deleted", "off", "older", "stopped"];
     let stories = DataLoss::ALL.into_iter().zip(names).map(|(loss, name)| async move {
         let mut cluster = Cluster::up(bed, "lost-one", name, 1, false).await?;
@@ -25,7 +25,7 @@ pub(crate) async fn of_the_only_member(bed: &mut Bed) -> Result<()> {
 /// whether they were told of an earlier time. In the end the latest data is back, and all is well.
 pub(crate) async fn beside_clients(bed: &mut Bed) -> Result<()> {
     let bed = &*bed;
-    Look::make_namespace(&bed.client(), "lost-used").await?;
+    ClusterHandle::make_namespace(&bed.client(), "lost-used").await?;
     Cluster::up(bed, "lost-used", "used", 1, true).await?.has_an_older_copy_for_a_while().await
 }
 
@@ -64,7 +64,7 @@ async fn one_after_the_other(
     replicas: usize,
     clusters: &[&[(usize, DataLoss)]],
 ) -> Result<()> {
-    Look::make_namespace(&bed.client(), namespace).await?;
+    ClusterHandle::make_namespace(&bed.client(), namespace).await?;
     for (number, losses) in clusters.iter().enumerate() {
         let mut cluster = Cluster::up(bed, namespace, &format!("lost-{number}"), replicas, true).await?;
         for (member, loss) in *losses {
@@ -73,7 +73,7 @@ async fn one_after_the_other(
             cluster.gets_another_in_place_of(*member).await.with_context(what)?;
         }
         cluster.has_lost_nothing().await?;
-        cluster.look.delete("Cluster", &cluster.look.cluster).await?;
+        cluster.handle.delete("Cluster", &cluster.handle.cluster).await?;
     }
     Ok(())
 }

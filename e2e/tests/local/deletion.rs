@@ -4,7 +4,7 @@ use crate::bring_up::{PATIENCE, released};
 use crate::kills::admitted;
 use anyhow::{Context, Result, ensure};
 use api::names;
-use e2e::bed::{Bed, Look, Manifests};
+use e2e::bed::{Bed, ClusterHandle, Manifests};
 use e2e::observer::Silence;
 use e2e::until::until;
 use futures::try_join;
@@ -23,22 +23,22 @@ const USERS: &str = "by-a-user";
 pub(crate) async fn in_the_middle(bed: &mut Bed) -> Result<()> {
     let bed = &*bed;
     let cluster = async |name, members| {
-        let look = begun(bed, name, members).await?;
-        look.delete("Cluster", &look.cluster).await?;
-        all_is_gone(bed, &look).await
+        let handle = begun(bed, name, members).await?;
+        handle.delete("Cluster", &handle.cluster).await?;
+        all_is_gone(bed, &handle).await
     };
     let etcd_alone = async |name, members| {
-        let look = begun(bed, name, members).await?;
-        look.delete_etcd().await?;
-        etcd_is_gone(bed, &look).await?;
-        held_back(&look).await?;
-        anyhow::Ok(look)
+        let handle = begun(bed, name, members).await?;
+        handle.delete_etcd().await?;
+        etcd_is_gone(bed, &handle).await?;
+        held_back(&handle).await?;
+        anyhow::Ok(handle)
     };
     let paused = async || {
-        let look = begun(bed, "middle-paused", 1).await?;
-        pause(&look, Some(USERS)).await?;
-        look.delete("Cluster", &look.cluster).await?;
-        gone_once_the_user_allows(bed, &look).await
+        let handle = begun(bed, "middle-paused", 1).await?;
+        pause(&handle, Some(USERS)).await?;
+        handle.delete("Cluster", &handle.cluster).await?;
+        gone_once_the_user_allows(bed, &handle).await
     };
     let (_, _, again, _, _) = try_join!(
         cluster("middle-cluster-1", 1),
@@ -58,32 +58,32 @@ pub(crate) async fn in_the_middle(bed: &mut Bed) -> Result<()> {
 pub(crate) async fn when_up(bed: &mut Bed) -> Result<()> {
     let bed = &*bed;
     let cluster = async |name, killed: bool| {
-        let look = up(bed, name, if killed { 3 } else { 1 }).await?;
+        let handle = up(bed, name, if killed { 3 } else { 1 }).await?;
         if killed {
-            kill_all(bed, &look).await?;
+            kill_all(bed, &handle).await?;
         }
-        look.delete("Cluster", &look.cluster).await?;
-        all_is_gone(bed, &look).await
+        handle.delete("Cluster", &handle.cluster).await?;
+        all_is_gone(bed, &handle).await
     };
     let etcd_alone = async |name, killed: bool| {
-        let look = up(bed, name, 1).await?;
+        let handle = up(bed, name, 1).await?;
         if killed {
-            kill_all(bed, &look).await?;
+            kill_all(bed, &handle).await?;
         }
-        look.delete_etcd().await?;
-        etcd_is_gone(bed, &look).await
+        handle.delete_etcd().await?;
+        etcd_is_gone(bed, &handle).await
     };
     let paused = async || {
-        let look = up(bed, "up-paused", 1).await?;
-        pause(&look, Some(USERS)).await?;
-        look.delete("Cluster", &look.cluster).await?;
-        gone_once_the_user_allows(bed, &look).await
+        let handle = up(bed, "up-paused", 1).await?;
+        pause(&handle, Some(USERS)).await?;
+        handle.delete("Cluster", &handle.cluster).await?;
+        gone_once_the_user_allows(bed, &handle).await
     };
     // The garbage collector deletes etcd and its Machines with the Cluster, and not when it is their turn.
     let foreground = async || {
-        let look = up(bed, "up-foreground", 3).await?;
-        look.api("Cluster").delete(&look.cluster, &DeleteParams::foreground()).await?;
-        all_is_gone(bed, &look).await
+        let handle = up(bed, "up-foreground", 3).await?;
+        handle.api("Cluster").delete(&handle.cluster, &DeleteParams::foreground()).await?;
+        all_is_gone(bed, &handle).await
     };
     try_join!(
         cluster("up-cluster", false),
@@ -97,129 +97,129 @@ pub(crate) async fn when_up(bed: &mut Bed) -> Result<()> {
 }
 
 /// A cluster on its way: so many members have bootstrap data, the last of them just now.
-async fn begun(bed: &Bed, name: &str, members: usize) -> Result<Look> {
-    let look = apply(bed, name, 3).await?;
+async fn begun(bed: &Bed, name: &str, members: usize) -> Result<ClusterHandle> {
+    let handle = apply(bed, name, 3).await?;
     until(format!("{name} has bootstrap data for {members} members"), PATIENCE, async || {
-        let found = admitted(&look).await?;
+        let found = admitted(&handle).await?;
         ensure!(found.len() == members, "it has those of {found:?}");
         Ok(Some(()))
     })
     .await?;
-    Ok(look)
+    Ok(handle)
 }
 
 /// A cluster that is up, and its control plane released.
-async fn up(bed: &Bed, name: &str, replicas: i64) -> Result<Look> {
-    let look = apply(bed, name, replicas).await?;
-    look.until_ready(PATIENCE).await?;
-    released(&look).await?;
-    Ok(look)
+async fn up(bed: &Bed, name: &str, replicas: i64) -> Result<ClusterHandle> {
+    let handle = apply(bed, name, replicas).await?;
+    handle.until_ready(PATIENCE).await?;
+    released(&handle).await?;
+    Ok(handle)
 }
 
-async fn apply(bed: &Bed, name: &str, replicas: i64) -> Result<Look> {
+async fn apply(bed: &Bed, name: &str, replicas: i64) -> Result<ClusterHandle> {
     let client = bed.client();
-    Look::make_namespace(&client, name).await?;
+    ClusterHandle::make_namespace(&client, name).await?;
     let manifests = Manifests::new(name, "demo")?.replicas(replicas);
     manifests.apply(&client).await?;
-    Ok(Look::at(&client, &manifests))
+    Ok(ClusterHandle::new(&client, &manifests))
 }
 
 /// Kills every machine of etcd, and waits until that is known. They die one after the other: nobody is to be replaced
 /// meanwhile.
-async fn kill_all(bed: &Bed, look: &Look) -> Result<()> {
+async fn kill_all(bed: &Bed, handle: &ClusterHandle) -> Result<()> {
     let check = json!({"intervalSeconds": 1, "unhealthyAfterSeconds": 2});
     let patch = json!({"spec": {"healthCheck": check, "remediation": {"mode": "Report"}}});
-    crate::boots::look_again(look, &patch).await?;
-    for name in look.etcd_machines().await? {
-        let machine = bed.machines.get(&look.namespace, &name)?;
+    crate::boots::look_again(handle, &patch).await?;
+    for name in handle.etcd_machines().await? {
+        let machine = bed.machines.get(&handle.namespace, &name)?;
         bed.fault(&format!("{name} is killed"), &[&machine], Silence::Lasting);
         tokio::task::spawn_blocking(move || machine.kill()).await??;
     }
-    look.until_condition("Available", "False", "QuorumLost", PATIENCE).await?;
+    handle.until_condition("Available", "False", "QuorumLost", PATIENCE).await?;
     Ok(())
 }
 
 /// Sets the annotation that pauses the control plane, or takes it away.
-async fn pause(look: &Look, value: Option<&str>) -> Result<()> {
+async fn pause(handle: &ClusterHandle, value: Option<&str>) -> Result<()> {
     let patch = json!({"metadata": {"annotations": {names::PAUSED_ANNOTATION: value}}});
     let patch = Patch::Merge(&patch);
-    look.api("KubeadmControlPlane").patch(&look.control_plane, &PatchParams::default(), &patch).await?;
+    handle.api("KubeadmControlPlane").patch(&handle.control_plane, &PatchParams::default(), &patch).await?;
     Ok(())
 }
 
 /// Nothing of the Cluster is left, not even a Secret, a machine, or what etcd's machines were made from.
-pub(crate) async fn all_is_gone(bed: &Bed, look: &Look) -> Result<()> {
+pub(crate) async fn all_is_gone(bed: &Bed, handle: &ClusterHandle) -> Result<()> {
     let kinds =
         ["Cluster", "KubeadmControlPlane", "Machine", "EtcdCluster", "EtcdadmConfig", "LocalCluster", "LocalMachine"];
-    look.until_nothing_is_left(&kinds, GONE).await?;
-    until(format!("etcd's template of {} is gone", look.namespace), GONE, async || {
-        let templates = look.names("LocalMachineTemplate", "").await?;
-        ensure!(!templates.contains(&look.etcd), "there are {templates:?}");
+    handle.until_nothing_is_left(&kinds, GONE).await?;
+    until(format!("etcd's template of {} is gone", handle.namespace), GONE, async || {
+        let templates = handle.names("LocalMachineTemplate", "").await?;
+        ensure!(!templates.contains(&handle.etcd), "there are {templates:?}");
         Ok(Some(()))
     })
     .await?;
-    no_machine(bed, look, |_| true).await
+    no_machine(bed, handle, |_| true).await
 }
 
 /// With the control plane paused by its user, Cluster API leaves that alone, and so do we: etcd goes, and the rest once
 /// the pause is lifted.
-async fn gone_once_the_user_allows(bed: &Bed, look: &Look) -> Result<()> {
-    etcd_is_gone(bed, look).await?;
-    let control_plane = look.control_plane().await.context("a paused control plane is not deleted")?;
+async fn gone_once_the_user_allows(bed: &Bed, handle: &ClusterHandle) -> Result<()> {
+    etcd_is_gone(bed, handle).await?;
+    let control_plane = handle.control_plane().await.context("a paused control plane is not deleted")?;
     let paused = control_plane.annotations().get(names::PAUSED_ANNOTATION).map(String::as_str);
     ensure!(paused == Some(USERS), "the user's pause is not touched, it is {paused:?}");
-    pause(look, None).await?;
-    all_is_gone(bed, look).await
+    pause(handle, None).await?;
+    all_is_gone(bed, handle).await
 }
 
 /// Nothing that was made for etcd is left; the user's own documents and the control plane's objects are.
-async fn etcd_is_gone(bed: &Bed, look: &Look) -> Result<()> {
-    let members = look.etcd.clone();
-    until(format!("nothing of {}/{members} is left", look.namespace), GONE, async || {
+async fn etcd_is_gone(bed: &Bed, handle: &ClusterHandle) -> Result<()> {
+    let members = handle.etcd.clone();
+    until(format!("nothing of {}/{members} is left", handle.namespace), GONE, async || {
         let is_members = |name: &String| name.starts_with(&format!("{members}-"));
         let mut left = Vec::new();
         for kind in ["EtcdCluster", "EtcdadmConfig", "Machine", "LocalMachine"] {
-            let found = look.names(kind, "").await?;
+            let found = handle.names(kind, "").await?;
             let found = found.into_iter().filter(|name| *name == members || is_members(name));
             left.extend(found.map(|name| format!("{kind} {name}")));
         }
         let ours = [
-            names::ca_secret(&look.cluster),
-            names::control_plane_ca_secret(&look.cluster),
-            names::apiserver_client_secret(&look.cluster),
-            names::staged_apiserver_client_secret(&look.cluster),
-            names::init_secret(&look.cluster),
+            names::ca_secret(&handle.cluster),
+            names::control_plane_ca_secret(&handle.cluster),
+            names::apiserver_client_secret(&handle.cluster),
+            names::staged_apiserver_client_secret(&handle.cluster),
+            names::init_secret(&handle.cluster),
         ];
         let is_ours = |name: &String| ours.contains(name) || is_members(name);
-        let secrets = look.secret_names().await?;
+        let secrets = handle.secret_names().await?;
         left.extend(secrets.iter().filter(|name| is_ours(name)).map(|name| format!("Secret {name}")));
-        let lock = names::init_lock(&look.cluster);
-        left.extend(look.config_map_names().await?.into_iter().filter(|name| *name == lock));
+        let lock = names::init_lock(&handle.cluster);
+        left.extend(handle.config_map_names().await?.into_iter().filter(|name| *name == lock));
         ensure!(left.is_empty(), "left are {}", left.join(", "));
         Ok(Some(()))
     })
     .await?;
-    no_machine(bed, look, |name| name.starts_with(&format!("{}-", look.etcd))).await?;
-    let templates = look.names("LocalMachineTemplate", "").await?;
-    ensure!(templates.contains(&look.etcd), "the user's template of etcd is gone too, there are {templates:?}");
+    no_machine(bed, handle, |name| name.starts_with(&format!("{}-", handle.etcd))).await?;
+    let templates = handle.names("LocalMachineTemplate", "").await?;
+    ensure!(templates.contains(&handle.etcd), "the user's template of etcd is gone too, there are {templates:?}");
     Ok(())
 }
 
 /// Without its EtcdCluster the Cluster is there, says so, and its control plane waits as it did before.
-async fn held_back(look: &Look) -> Result<()> {
-    let message = look.until_cluster_condition("ManagedExternalEtcdReady", "False", "EtcdNotFound", PATIENCE).await?;
-    ensure!(message.contains(&look.etcd), "what is missing is named: {message}");
-    ensure!(look.control_plane_is_paused().await?, "the control plane is not held back");
-    let endpoints = look.control_plane_endpoints().await?;
+async fn held_back(handle: &ClusterHandle) -> Result<()> {
+    let message = handle.until_cluster_condition("ManagedExternalEtcdReady", "False", "EtcdNotFound", PATIENCE).await?;
+    ensure!(message.contains(&handle.etcd), "what is missing is named: {message}");
+    ensure!(handle.control_plane_is_paused().await?, "the control plane is not held back");
+    let endpoints = handle.control_plane_endpoints().await?;
     ensure!(endpoints == [names::PLACEHOLDER_ENDPOINT], "the control plane has {endpoints:?}");
     Ok(())
 }
 
-async fn no_machine(bed: &Bed, look: &Look, ours: impl Fn(&str) -> bool) -> Result<()> {
+async fn no_machine(bed: &Bed, handle: &ClusterHandle, ours: impl Fn(&str) -> bool) -> Result<()> {
     let machines = bed.machines.list()?;
     let specs = machines.iter().map(|machine| machine.spec());
     let left: Vec<&str> = specs
-        .filter(|spec| spec.namespace == look.namespace && ours(&spec.name))
+        .filter(|spec| spec.namespace == handle.namespace && ours(&spec.name))
         .map(|spec| spec.name.as_str())
         .collect();
     ensure!(left.is_empty(), "machines {left:?} are left");

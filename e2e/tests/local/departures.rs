@@ -5,7 +5,7 @@ use crate::deletion::all_is_gone;
 use crate::load::LowLoad;
 use crate::records::warnings;
 use anyhow::{Context, Result, ensure};
-use e2e::bed::{Bed, Look, Manifests};
+use e2e::bed::{Bed, ClusterHandle, Manifests};
 use e2e::faults::{
     Call, Ending, EtcdCall, EtcdCalls, EtcdProxy, Fault, FaultyManager, How, Place, Rule, Sweep, Writes,
 };
@@ -91,21 +91,21 @@ impl Story<'_> {
     /// `place` is counted from the deletion of the Machine.
     async fn tell(&self, namespace: &str, place: Option<Place>) -> Result<Told> {
         let (bed, client) = (self.bed, self.bed.client());
-        Look::make_namespace(&client, namespace).await?;
+        ClusterHandle::make_namespace(&client, namespace).await?;
         let manager = FaultyManager::start(bed, namespace, Some(namespace), Vec::new()).await?;
         // Here no control plane gets a Node, and so none would ever roll out with the endpoints of other members.
         let manifests = Manifests::new(namespace, "demo")?.without_control_plane();
-        let look = Look::at(&client, &manifests);
-        let calls = self.proxy.map(|proxy| proxy.between(&manager, &look, Vec::new()));
+        let handle = ClusterHandle::new(&client, &manifests);
+        let calls = self.proxy.map(|proxy| proxy.between(&manager, &handle, Vec::new()));
         manifests.apply(&client).await?;
-        look.until_ready(PATIENCE).await?;
+        handle.until_ready(PATIENCE).await?;
         let doomed = until(format!("a member of {namespace} leads"), PATIENCE, async || {
-            Ok(look.status().await?.members.into_iter().find(|member| member.leader).map(|member| member.name))
+            Ok(handle.status().await?.members.into_iter().find(|member| member.leader).map(|member| member.name))
         })
         .await?;
-        let before = look.membership(&bed.machines, std::slice::from_ref(&doomed)).await?;
+        let before = handle.membership(&bed.machines, std::slice::from_ref(&doomed)).await?;
         // The proxy lets no watch through.
-        let load = if calls.is_none() { Some(LowLoad::begin(bed, &look).await?) } else { None };
+        let load = if calls.is_none() { Some(LowLoad::begin(bed, &handle).await?) } else { None };
         let up = manager.writes().len();
         match (&calls, &place) {
             (Some(calls), Some(place)) => calls.add(place.rule(calls.writes().len())),
@@ -116,12 +116,12 @@ impl Story<'_> {
             let calls = calls.as_ref().context("nobody is there to refuse anything")?;
             calls.add(Rule::at_call(move |call: &EtcdCall| call.method == read, Fault::Answer(answer)).times(times));
         }
-        look.delete("Machine", &doomed).await?;
-        let machines = replaced(bed, &look, &doomed).await?;
-        let after = look.membership(&bed.machines, &machines).await?;
+        handle.delete("Machine", &doomed).await?;
+        let machines = replaced(bed, &handle, &doomed).await?;
+        let after = handle.membership(&bed.machines, &machines).await?;
         let stayed = before.stayed(&after);
         ensure!(after.cluster_id == before.cluster_id && stayed == 2, "etcd was {before:?}, and is {after:?}");
-        only_theirs(bed, &look, &machines).await?;
+        only_theirs(bed, &handle, &machines).await?;
         if let Some(load) = load {
             load.judged().await?;
         }
@@ -139,23 +139,23 @@ impl Story<'_> {
         let etcd = calls.as_ref().map_or_else(Writes::default, EtcdCalls::writes);
         let at_etcd = strikes.first().map(|strike| strike.call.name());
         let struck = at_etcd.or_else(|| Some(manager.strikes().first()?.call.to_string()));
-        look.delete("Cluster", &look.cluster).await?;
-        all_is_gone(bed, &look).await.context("the deletion")?;
+        handle.delete("Cluster", &handle.cluster).await?;
+        all_is_gone(bed, &handle).await.context("the deletion")?;
         manager.stop().await?;
         Ok(Told { api, etcd, struck })
     }
 }
 
 /// Waits until three Machines without the `doomed` one are three voters, and nothing is being done any more. Gives their names.
-pub(crate) async fn replaced(bed: &Bed, look: &Look, doomed: &str) -> Result<Vec<String>> {
-    until(format!("{doomed} of {} is replaced", look.namespace), PATIENCE, async || {
-        let machines = look.etcd_machines().await?;
+pub(crate) async fn replaced(bed: &Bed, handle: &ClusterHandle, doomed: &str) -> Result<Vec<String>> {
+    until(format!("{doomed} of {} is replaced", handle.namespace), PATIENCE, async || {
+        let machines = handle.etcd_machines().await?;
         ensure!(machines.len() == 3 && !machines.iter().any(|name| name == doomed), "the Machines are {machines:?}");
-        let status = look.status().await?;
+        let status = handle.status().await?;
         ensure!(status.ready && status.ready_replicas == 3, "{:?}", status.conditions);
         ensure!(status.operation.is_none(), "it still does {:?}", status.operation);
         ensure!(status.removed_members.is_empty(), "removed are {:?}", status.removed_members);
-        let etcd = look.membership(&bed.machines, &machines).await?;
+        let etcd = handle.membership(&bed.machines, &machines).await?;
         ensure!(etcd.voters() == machines, "Machines {machines:?}, members {:?}", etcd.members);
         Ok(Some(machines))
     })
@@ -163,22 +163,22 @@ pub(crate) async fn replaced(bed: &Bed, look: &Look, doomed: &str) -> Result<Vec
 }
 
 /// Everything of a member belongs to one of these Machines. What a control plane has is not looked at.
-pub(crate) async fn only_theirs(bed: &Bed, look: &Look, machines: &[String]) -> Result<()> {
+pub(crate) async fn only_theirs(bed: &Bed, handle: &ClusterHandle, machines: &[String]) -> Result<()> {
     let wanted: BTreeSet<&String> = machines.iter().collect();
     // Such as `demo-etcd-3`; names of others go on in another way after the Cluster's.
     let is_of_a_member =
-        |name: &&String| name.strip_prefix(&format!("{}-", look.etcd)).is_some_and(|n| n.parse::<u32>().is_ok());
+        |name: &&String| name.strip_prefix(&format!("{}-", handle.etcd)).is_some_and(|n| n.parse::<u32>().is_ok());
     until(format!("only what belongs to {machines:?} is there"), PATIENCE, async || {
         for kind in ["EtcdadmConfig", "LocalMachine"] {
-            let found = look.names(kind, "").await?;
+            let found = handle.names(kind, "").await?;
             let found: BTreeSet<&String> = found.iter().filter(is_of_a_member).collect();
             ensure!(found == wanted, "of {kind} there are {found:?}");
         }
-        let secrets = look.secret_names().await?;
+        let secrets = handle.secret_names().await?;
         let data: BTreeSet<&String> = secrets.iter().filter(is_of_a_member).collect();
         ensure!(data == wanted, "there is bootstrap data for {data:?}");
         let all = bed.machines.list()?;
-        let names = all.iter().map(|machine| machine.spec()).filter(|spec| spec.namespace == look.namespace);
+        let names = all.iter().map(|machine| machine.spec()).filter(|spec| spec.namespace == handle.namespace);
         let running: BTreeSet<&String> = names.map(|spec| &spec.name).filter(is_of_a_member).collect();
         ensure!(running == wanted, "machines {running:?} run");
         Ok(Some(()))

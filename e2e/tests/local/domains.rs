@@ -4,7 +4,7 @@ use crate::departures::replaced;
 use crate::load::LowLoad;
 use crate::shrinks::{alone, are_well, wanted};
 use anyhow::{Context, Result, ensure};
-use e2e::bed::{Bed, Look, Manifests};
+use e2e::bed::{Bed, ClusterHandle, Manifests};
 use kube::ResourceExt;
 use kube::api::ListParams;
 use serde_json::{Value, json};
@@ -13,32 +13,32 @@ use std::collections::BTreeMap;
 /// Three members in three domains; one whose Machine is deleted comes back in the same domain; five have two, two and one.
 pub(crate) async fn members_are_spread(bed: &mut Bed) -> Result<()> {
     let domains = |cluster: &mut Value| cluster["spec"]["failureDomains"] = json!(["a", "b", "c"]);
-    let look = alone(bed, Manifests::new("domains", "demo")?.with("LocalCluster", domains)).await?;
-    let before = places(&look).await?;
+    let handle = alone(bed, Manifests::new("domains", "demo")?.with("LocalCluster", domains)).await?;
+    let before = places(&handle).await?;
     ensure!(sizes(&before) == [1, 1, 1], "three members are spread like this: {before:?}");
 
-    let load = LowLoad::begin(bed, &look).await?;
+    let load = LowLoad::begin(bed, &handle).await?;
     let (doomed, domain) = before.iter().nth(1).context("no second Machine")?;
-    look.delete("Machine", doomed).await?;
-    replaced(bed, &look, doomed).await?;
-    let after = places(&look).await?;
+    handle.delete("Machine", doomed).await?;
+    replaced(bed, &handle, doomed).await?;
+    let after = places(&handle).await?;
     let (new, its) = after.iter().find(|(name, _)| !before.contains_key(*name)).context("no new Machine")?;
     ensure!(its == domain, "{doomed} was in {domain}, and {new} in its place is in {its}");
 
-    wanted(&look, 5).await?;
-    are_well(bed, &look, 5).await?;
-    let five = places(&look).await?;
+    wanted(&handle, 5).await?;
+    are_well(bed, &handle, 5).await?;
+    let five = places(&handle).await?;
     ensure!(sizes(&five) == [1, 2, 2], "five members are spread like this: {five:?}");
-    let status = look.status().await?;
+    let status = handle.status().await?;
     let shown = status.members.into_iter().map(|member| (member.machine, member.failure_domain));
     ensure!(shown.collect::<BTreeMap<_, _>>() == five, "the status differs from {five:?}");
     load.judged().await
 }
 
 /// Failure domains of the etcd Machines, by name of the Machine.
-async fn places(look: &Look) -> Result<BTreeMap<String, String>> {
-    let ours = ListParams::default().labels(&format!("{}={}", api::names::ETCD_CLUSTER_LABEL, look.etcd));
-    let machines = look.api("Machine").list(&ours).await?.items;
+async fn places(handle: &ClusterHandle) -> Result<BTreeMap<String, String>> {
+    let ours = ListParams::default().labels(&format!("{}={}", api::names::ETCD_CLUSTER_LABEL, handle.etcd));
+    let machines = handle.api("Machine").list(&ours).await?.items;
     let domain = |data: &Value| data.pointer("/spec/failureDomain").and_then(Value::as_str).map(str::to_owned);
     let place = |machine: &kube::api::DynamicObject| {
         let name = machine.name_any();

@@ -14,7 +14,7 @@ use crate::scale::data_of;
 use crate::shrinks::{alone, wanted};
 use anyhow::{Context, Result, ensure};
 use e2e::bed::data::{DataLoss, on};
-use e2e::bed::{Bed, Look, Manifests};
+use e2e::bed::{Bed, ClusterHandle, Manifests};
 use e2e::history::History;
 use e2e::observer::Silence;
 use e2e::scenarios::tries_every_place;
@@ -200,49 +200,50 @@ impl Story<'_> {
 
     async fn tell(&self) -> Result<()> {
         let (bed, (before, after)) = (self.bed, self.change.sizes());
-        let look = match self.change {
+        let handle = match self.change {
             Change::BringUp => comes_up(bed, &self.name(), after).await?,
             _ => up(bed, &self.name(), before).await?,
         };
         // The Machines of all are made at once.
-        let old = look.member_names(before);
-        let etcd = until("the members agree", PATIENCE, async || Ok(Some(look.membership(&bed.machines, &old).await?)))
-            .await?;
+        let old = handle.member_names(before);
+        let etcd =
+            until("the members agree", PATIENCE, async || Ok(Some(handle.membership(&bed.machines, &old).await?)))
+                .await?;
         if self.fault.needs == Needs::OlderCopy {
             // Of each member, as who it will be is not known yet.
-            let machines = bed.machines_of(&look.namespace, &old)?;
-            copies_are_saved(bed, &look, &machines, DataLoss::OlderCopy).await?;
+            let machines = bed.machines_of(&handle.namespace, &old)?;
+            copies_are_saved(bed, &handle, &machines, DataLoss::OlderCopy).await?;
         }
         let writers =
-            History::begin(bed.world(), &look.namespace, &look.staged_etcd_access().await?, FOLLOWERS).await?;
+            History::begin(bed.world(), &handle.namespace, &handle.staged_etcd_access().await?, FOLLOWERS).await?;
 
         let (mut dead, mut leaves) = (Vec::<Found>::new(), None);
         match self.change {
             Change::BringUp => {}
             Change::Departure => {
-                let found = find(bed, &look, &old, Victim::Follower, &[]).await?.context("there is no follower")?;
-                look.delete("Machine", &found.machine).await?;
+                let found = find(bed, &handle, &old, Victim::Follower, &[]).await?.context("there is no follower")?;
+                handle.delete("Machine", &found.machine).await?;
                 leaves = Some(found.machine);
             }
-            Change::Growth | Change::ScaleDown => wanted(&look, after).await?,
-            Change::Rollout => changed(&look, &another_spec()).await?,
+            Change::Growth | Change::ScaleDown => wanted(&handle, after).await?,
+            Change::Rollout => changed(&handle, &another_spec()).await?,
             Change::Repair => {
-                let first = find(bed, &look, &old, Victim::Follower, &[]).await?.context("there is no follower")?;
-                self.strikes(&look, first, &KILLED, &mut dead, &writers).await?;
+                let first = find(bed, &handle, &old, Victim::Follower, &[]).await?.context("there is no follower")?;
+                self.strikes(&handle, first, &KILLED, &mut dead, &writers).await?;
             }
         }
         let found = until(format!("{} is there", self.victim.name()), PATIENCE, async || {
-            if !self.is_under_way(&look, &old).await? {
+            if !self.is_under_way(&handle, &old).await? {
                 return Ok(None);
             }
-            let found = find(bed, &look, &old, self.victim, &dead).await?;
+            let found = find(bed, &handle, &old, self.victim, &dead).await?;
             Ok(found.filter(|found| self.fault.can_strike(found)))
         })
         .await?;
-        self.strikes(&look, found, self.fault, &mut dead, &writers).await?;
+        self.strikes(&handle, found, self.fault, &mut dead, &writers).await?;
 
-        let machines = carried_out(bed, &look, after, &dead, &writers).await?;
-        let now = look.membership(&bed.machines, &machines).await?;
+        let machines = carried_out(bed, &handle, after, &dead, &writers).await?;
+        let now = handle.membership(&bed.machines, &machines).await?;
         ensure!(now.cluster_id == etcd.cluster_id, "etcd was {etcd:?}, and is {now:?}");
         let alive = old.iter().filter(|name| !dead.iter().any(|dead| dead.machine == **name));
         let alive = alive.filter(|name| leaves.as_ref() != Some(*name));
@@ -254,45 +255,45 @@ impl Story<'_> {
             Change::Rollout => (0, 0),
         };
         ensure!((least..=most).contains(&stayed), "there were {old:?}, and there are {machines:?}");
-        self.ends_well(&look, &machines, writers).await
+        self.ends_well(&handle, &machines, writers).await
     }
 
     /// With these Machines nothing that was acknowledged is lost. When the Cluster is deleted, all of it goes.
-    async fn ends_well(&self, look: &Look, machines: &[String], writers: History) -> Result<()> {
-        only_theirs(self.bed, look, machines).await?;
+    async fn ends_well(&self, handle: &ClusterHandle, machines: &[String], writers: History) -> Result<()> {
+        only_theirs(self.bed, handle, machines).await?;
         // After a rollout no member is left that has the log from its beginning.
-        let data = if self.change == Change::Rollout { Vec::new() } else { data_of(self.bed, look, machines)? };
-        let figures = nothing_is_lost(look, writers, &data).await?;
+        let data = if self.change == Change::Rollout { Vec::new() } else { data_of(self.bed, handle, machines)? };
+        let figures = nothing_is_lost(handle, writers, &data).await?;
         ensure!(figures.longest_stall <= STALL, "{figures}");
-        look.delete("Cluster", &look.cluster).await?;
-        all_is_gone(self.bed, look).await
+        handle.delete("Cluster", &handle.cluster).await?;
+        all_is_gone(self.bed, handle).await
     }
 
     /// Whether the change has got so far that it has to be finished in another way than it was begun.
-    async fn is_under_way(&self, look: &Look, old: &[String]) -> Result<bool> {
-        let status = look.status().await?;
+    async fn is_under_way(&self, handle: &ClusterHandle, old: &[String]) -> Result<bool> {
+        let status = handle.status().await?;
         let is = |type_: &str| status.conditions.iter().any(|found| found.type_ == type_ && found.status == "True");
         Ok(match self.change {
             Change::Growth | Change::Rollout => status.members.iter().any(|member| !old.contains(&member.machine)),
             Change::ScaleDown => status.operation.is_some() || is("MachinesDeleting"),
             Change::BringUp => true,
             Change::Departure => is("MachinesDeleting"),
-            Change::Repair => find(self.bed, look, old, Victim::Newcomer, &[]).await?.is_some(),
+            Change::Repair => find(self.bed, handle, old, Victim::Newcomer, &[]).await?.is_some(),
         })
     }
 
     /// The machine fails, and clients are told not to ask it any more: what they ask of others settles by itself.
     async fn strikes(
         &self,
-        look: &Look,
+        handle: &ClusterHandle,
         found: Found,
         fault: &Fault,
         dead: &mut Vec<Found>,
         writers: &History,
     ) -> Result<()> {
-        let machine = self.bed.machines.get(&look.namespace, &found.machine)?;
+        let machine = self.bed.machines.get(&handle.namespace, &found.machine)?;
         dead.push(found);
-        ask_the_living(&look.status().await?.endpoints, dead, writers);
+        ask_the_living(&handle.status().await?.endpoints, dead, writers);
         self.bed.fault(&format!("{}: {}", machine.spec().name, fault.name), &[&machine], Silence::Lasting);
         on(&machine, fault.begins).await
     }
@@ -310,45 +311,46 @@ pub(crate) async fn growth_of_one(bed: &mut Bed) -> Result<()> {
 }
 
 async fn only_voter_fails(bed: &Bed, fault: &Fault, ends: Action) -> Result<()> {
-    let look = up(bed, &format!("growth-of-one-{}", fault.name), 1).await?;
-    let old = look.etcd_machines().await?;
-    let before = look.membership(&bed.machines, &old).await?;
-    let writers = History::begin(bed.world(), &look.namespace, &look.staged_etcd_access().await?, FOLLOWERS).await?;
-    wanted(&look, 3).await?;
+    let handle = up(bed, &format!("growth-of-one-{}", fault.name), 1).await?;
+    let old = handle.etcd_machines().await?;
+    let before = handle.membership(&bed.machines, &old).await?;
+    let writers =
+        History::begin(bed.world(), &handle.namespace, &handle.staged_etcd_access().await?, FOLLOWERS).await?;
+    wanted(&handle, 3).await?;
     until("the next one joins", PATIENCE, async || {
-        let status = look.status().await?;
+        let status = handle.status().await?;
         Ok(status.members.iter().any(|member| !old.contains(&member.machine)).then_some(()))
     })
     .await?;
-    let machine = bed.machines.get(&look.namespace, &old[0])?;
+    let machine = bed.machines.get(&handle.namespace, &old[0])?;
     writers.endpoints(Vec::new());
     bed.fault(&format!("{}: {}", old[0], fault.name), &[&machine], Silence::Lasting);
     on(&machine, fault.begins).await?;
-    unavailability_is_told(&look, PATIENCE).await?;
+    unavailability_is_told(&handle, PATIENCE).await?;
     tokio::time::sleep(STEADY).await;
-    nothing_is_begun(&look).await?;
-    let machines = look.etcd_machines().await?;
+    nothing_is_begun(&handle).await?;
+    let machines = handle.etcd_machines().await?;
     ensure!(machines.contains(&old[0]), "the Machines are {machines:?}");
 
     bed.fault_is_over(&format!("{}: that is over", old[0]), &[&machine]);
     on(&machine, ends).await?;
-    let machines = carried_out(bed, &look, 3, &[], &writers).await?;
-    let after = look.membership(&bed.machines, &machines).await?;
+    let machines = carried_out(bed, &handle, 3, &[], &writers).await?;
+    let after = handle.membership(&bed.machines, &machines).await?;
     let stays = before.members.iter().all(|member| after.members.contains(member));
     ensure!(after.cluster_id == before.cluster_id && stays, "etcd was {before:?}, and is {after:?}");
-    only_theirs(bed, &look, &machines).await?;
-    nothing_is_lost(&look, writers, &data_of(bed, &look, &machines)?).await?;
-    look.delete("Cluster", &look.cluster).await?;
-    all_is_gone(bed, &look).await
+    only_theirs(bed, &handle, &machines).await?;
+    nothing_is_lost(&handle, writers, &data_of(bed, &handle, &machines)?).await?;
+    handle.delete("Cluster", &handle.cluster).await?;
+    all_is_gone(bed, &handle).await
 }
 
 /// Nobody is being replaced, removed or deleted.
-pub(crate) async fn nothing_is_begun(look: &Look) -> Result<()> {
-    let status = look.status().await?;
+pub(crate) async fn nothing_is_begun(handle: &ClusterHandle) -> Result<()> {
+    let status = handle.status().await?;
     ensure!(status.operation.is_none() && status.removed_members.is_empty(), "{:?}", status.operation);
     ensure!(status.last_remediation.is_none(), "{:?}", status.last_remediation);
-    for name in look.etcd_machines().await? {
-        let machine = look.api("Machine").get(&name).await?;
+    for name in handle.etcd_machines().await? {
+        let machine = handle.api("Machine").get(&name).await?;
         ensure!(machine.metadata.deletion_timestamp.is_none(), "{name} is being deleted: {:?}", status.conditions);
     }
     Ok(())
@@ -356,9 +358,15 @@ pub(crate) async fn nothing_is_begun(look: &Look) -> Result<()> {
 
 /// Waits until there are as many members as wanted, all of them well and of the present spec, and nothing is being
 /// done any more. Gives the names of their Machines.
-async fn carried_out(bed: &Bed, look: &Look, wanted: usize, dead: &[Found], writers: &History) -> Result<Vec<String>> {
-    until(format!("{} has {wanted} members that are well", look.namespace), ENDS, async || {
-        let (machines, status) = (look.etcd_machines().await?, look.status().await?);
+async fn carried_out(
+    bed: &Bed,
+    handle: &ClusterHandle,
+    wanted: usize,
+    dead: &[Found],
+    writers: &History,
+) -> Result<Vec<String>> {
+    until(format!("{} has {wanted} members that are well", handle.namespace), ENDS, async || {
+        let (machines, status) = (handle.etcd_machines().await?, handle.status().await?);
         ask_the_living(&status.endpoints, dead, writers);
         let ready = usize::try_from(status.ready_replicas)?;
         ensure!(status.ready && ready == wanted && machines.len() == wanted, "{machines:?}: {:?}", status.conditions);
@@ -366,7 +374,7 @@ async fn carried_out(bed: &Bed, look: &Look, wanted: usize, dead: &[Found], writ
         ensure!(status.removed_members.is_empty(), "removed are {:?}", status.removed_members);
         ensure!(up_to_date(&status)?.0 == "True", "{:?}", status.conditions);
         // A machine that has failed answers nobody.
-        let etcd = look.membership(&bed.machines, &machines).await?;
+        let etcd = handle.membership(&bed.machines, &machines).await?;
         ensure!(etcd.voters() == machines, "Machines {machines:?}, members {:?}", etcd.members);
         Ok(Some(machines))
     })
@@ -380,23 +388,23 @@ fn ask_the_living(published: &str, dead: &[Found], writers: &History) {
 }
 
 /// A cluster with so many members that is up, and looked at closely.
-async fn up(bed: &Bed, namespace: &str, members: usize) -> Result<Look> {
+async fn up(bed: &Bed, namespace: &str, members: usize) -> Result<ClusterHandle> {
     alone(bed, manifests(namespace, members)?).await
 }
 
 /// The same of one that comes up, and of which two members vote.
-async fn comes_up(bed: &Bed, namespace: &str, members: usize) -> Result<Look> {
+async fn comes_up(bed: &Bed, namespace: &str, members: usize) -> Result<ClusterHandle> {
     let (client, manifests) = (bed.client(), manifests(namespace, members)?.without_control_plane());
-    Look::make_namespace(&client, namespace).await?;
-    let look = Look::at(&client, &manifests);
+    ClusterHandle::make_namespace(&client, namespace).await?;
+    let handle = ClusterHandle::new(&client, &manifests);
     manifests.apply(&client).await?;
     until(format!("two members of {namespace} vote"), PATIENCE, async || {
-        let status = look.status().await?;
+        let status = handle.status().await?;
         ensure!(status.endpoints.split(',').count() >= 2, "published is {:?}", status.endpoints);
         Ok(Some(()))
     })
     .await?;
-    Ok(look)
+    Ok(handle)
 }
 
 fn manifests(namespace: &str, members: usize) -> Result<Manifests> {

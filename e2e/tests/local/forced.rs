@@ -7,7 +7,7 @@ use crate::ill::{IMPATIENT, STALL, up};
 use crate::rolls::nothing_is_lost;
 use crate::scale::{LOAD, data_of};
 use anyhow::{Context, Result, ensure};
-use e2e::bed::{Bed, Look, Membership};
+use e2e::bed::{Bed, ClusterHandle, Membership};
 use e2e::history::History;
 use e2e::observer::Silence;
 use e2e::until::until;
@@ -17,35 +17,35 @@ use serde_json::json;
 /// While we are away, a follower's infrastructure is deleted, and its Machine by force. The member is told with its
 /// Machine, and leaves etcd without anybody's help; another one takes its place, and the others stay.
 pub(crate) async fn past_its_hook(bed: &mut Bed) -> Result<()> {
-    let look = up(bed, "forced", IMPATIENT).await?;
-    let old = look.etcd_machines().await?;
-    let before = look.membership(&bed.machines, &old).await?;
-    let writers = History::begin(bed.world(), &look.namespace, &look.etcd_access().await?, LOAD).await?;
-    let status = look.status().await?;
+    let handle = up(bed, "forced", IMPATIENT).await?;
+    let old = handle.etcd_machines().await?;
+    let before = handle.membership(&bed.machines, &old).await?;
+    let writers = History::begin(bed.world(), &handle.namespace, &handle.etcd_access().await?, LOAD).await?;
+    let status = handle.status().await?;
     let doomed = status.members.into_iter().find(|member| !member.leader).context("no such member")?;
-    let machine = bed.machines.get(&look.namespace, &doomed.machine)?;
+    let machine = bed.machines.get(&handle.namespace, &doomed.machine)?;
     bed.fault(&format!("{}: its Machine is deleted by force", doomed.machine), &[&machine], Silence::Lasting);
     bed.kill_manager(0).await?;
-    deleted_by_force(bed, &look, &doomed.machine).await?;
+    deleted_by_force(bed, &handle, &doomed.machine).await?;
     bed.start_manager(0).await?;
 
-    let machines = replaced(bed, &look, &doomed.machine).await?;
+    let machines = replaced(bed, &handle, &doomed.machine).await?;
     let left: Vec<String> = old.into_iter().filter(|name| *name != doomed.machine).collect();
     ensure!(left.iter().all(|name| machines.contains(name)), "{left:?} were to stay, the Machines are {machines:?}");
-    told(&look, &["Warning MemberUnhealthy: ", &format!("its Machine {} is gone", doomed.machine)]).await?;
-    told(&look, &["Normal MemberRemoved: ", &format!("member {}, which no Machine carried", doomed.id)]).await?;
-    let after = Membership::on(bed.machines.get(&look.namespace, &left[0])?).await?;
+    told(&handle, &["Warning MemberUnhealthy: ", &format!("its Machine {} is gone", doomed.machine)]).await?;
+    told(&handle, &["Normal MemberRemoved: ", &format!("member {}, which no Machine carried", doomed.id)]).await?;
+    let after = Membership::on(bed.machines.get(&handle.namespace, &left[0])?).await?;
     ensure!(after.cluster_id == before.cluster_id, "etcd was {before:?}, and is {after:?}");
-    only_theirs(bed, &look, &machines).await?;
-    let figures = nothing_is_lost(&look, writers, &data_of(bed, &look, &machines)?).await?;
+    only_theirs(bed, &handle, &machines).await?;
+    let figures = nothing_is_lost(&handle, writers, &data_of(bed, &handle, &machines)?).await?;
     ensure!(figures.longest_stall <= STALL, "{figures}");
     Ok(())
 }
 
 /// Waits until an event about the EtcdCluster says all of this.
-pub(crate) async fn told(look: &Look, what: &[&str]) -> Result<()> {
-    until(format!("an event about {} says {what:?}", look.etcd), PATIENCE, async || {
-        let events = look.events_about("EtcdCluster", &look.etcd).await?;
+pub(crate) async fn told(handle: &ClusterHandle, what: &[&str]) -> Result<()> {
+    until(format!("an event about {} says {what:?}", handle.etcd), PATIENCE, async || {
+        let events = handle.events_about("EtcdCluster", &handle.etcd).await?;
         ensure!(events.iter().any(|event| what.iter().all(|what| event.contains(what))), "{events:?}");
         Ok(Some(()))
     })
@@ -54,20 +54,20 @@ pub(crate) async fn told(look: &Look, what: &[&str]) -> Result<()> {
 
 /// The infrastructure of a Machine is deleted, then the Machine, whose hook and finalizers are taken away. Waits until
 /// both are gone, and the machine with them.
-async fn deleted_by_force(bed: &Bed, look: &Look, name: &str) -> Result<()> {
-    look.delete("LocalMachine", name).await?;
-    look.delete("Machine", name).await?;
+async fn deleted_by_force(bed: &Bed, handle: &ClusterHandle, name: &str) -> Result<()> {
+    handle.delete("LocalMachine", name).await?;
+    handle.delete("Machine", name).await?;
     let nothing = json!({
         "metadata": {"annotations": {api::names::PRE_TERMINATE_HOOK_ANNOTATION: null}, "finalizers": null},
     });
     let patch = Patch::Merge(&nothing);
-    look.api("Machine").patch(name, &PatchParams::default(), &patch).await.context("take the finalizers away")?;
+    handle.api("Machine").patch(name, &PatchParams::default(), &patch).await.context("take the finalizers away")?;
     until(format!("nothing of {name} is left"), PATIENCE, async || {
         for kind in ["Machine", "LocalMachine"] {
-            let found = look.names(kind, "").await?;
+            let found = handle.names(kind, "").await?;
             ensure!(!found.iter().any(|found| found == name), "{kind} {name} is there");
         }
-        ensure!(bed.machines.get(&look.namespace, name).is_err(), "the machine {name} is there");
+        ensure!(bed.machines.get(&handle.namespace, name).is_err(), "the machine {name} is there");
         Ok(Some(()))
     })
     .await

@@ -3,7 +3,7 @@
 use crate::bring_up::PATIENCE;
 use anyhow::{Context, Result, bail, ensure};
 use e2e::bed::data::{DataLoss, Host, Keys, said, serves, stays_silent};
-use e2e::bed::{Bed, Look, Manifests, Member, Membership};
+use e2e::bed::{Bed, ClusterHandle, Manifests, Member, Membership};
 use e2e::observer::{Silence, rules};
 use futures::try_join;
 use local_infrastructure::machine::Machine;
@@ -26,7 +26,7 @@ const BY_HAND: &str = "set -a; . /etc/etcd/etcd.env; set +a; \
 /// around it: the member is soon as well as any other, for everybody who asks it. The observer knows better.
 pub(crate) async fn voters_are_found(bed: &mut Bed) -> Result<()> {
     let bed = &*bed;
-    Look::make_namespace(&bed.client(), "forgetful").await?;
+    ClusterHandle::make_namespace(&bed.client(), "forgetful").await?;
     try_join!(async { votes_again(bed, "emptied", DataLoss::RobbedDisk).await.context("an emptied disk") }, async {
         votes_again(bed, "older", DataLoss::OlderCopy).await.context("an older copy")
     },)?;
@@ -39,11 +39,11 @@ async fn votes_again(bed: &Bed, name: &str, loss: DataLoss) -> Result<()> {
         etcd["spec"]["remediation"] = json!({"mode": "Report"});
     });
     manifests.apply(&client).await?;
-    let look = Look::at(&client, &manifests);
-    look.until_ready(PATIENCE).await?;
-    let names = look.member_names(3);
-    let lost = bed.machines.get(&look.namespace, &names[2])?;
-    let others = [bed.machines.get(&look.namespace, &names[0])?, bed.machines.get(&look.namespace, &names[1])?];
+    let handle = ClusterHandle::new(&client, &manifests);
+    handle.until_ready(PATIENCE).await?;
+    let names = handle.member_names(3);
+    let lost = bed.machines.get(&handle.namespace, &names[2])?;
+    let others = [bed.machines.get(&handle.namespace, &names[0])?, bed.machines.get(&handle.namespace, &names[1])?];
 
     let mut keys = Keys::default();
     bed.fault(&format!("{}: {loss}", names[2]), &[&lost], Silence::Lasting);

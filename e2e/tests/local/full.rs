@@ -42,32 +42,32 @@ pub(crate) async fn disk(bed: &mut Bed) -> Result<()> {
     let manifests = Manifests::new("full-disk", "demo")?.with("EtcdCluster", |etcd| {
         etcd["spec"]["etcdadmConfigSpec"]["preEtcdadmCommands"] = json!([small_disk(DOOMED)]);
     });
-    let look = used(bed, checked(manifests, PATIENT)).await?;
-    let old = look.etcd_machines().await?;
-    let before = (look.membership(&bed.machines, &old).await?, look.status().await?.endpoints);
-    let writers = History::begin(bed.world(), &look.namespace, &look.etcd_access().await?, LOAD).await?;
-    let machine = bed.machines.get(&look.namespace, DOOMED)?;
+    let handle = used(bed, checked(manifests, PATIENT)).await?;
+    let old = handle.etcd_machines().await?;
+    let before = (handle.membership(&bed.machines, &old).await?, handle.status().await?.endpoints);
+    let writers = History::begin(bed.world(), &handle.namespace, &handle.etcd_access().await?, LOAD).await?;
+    let machine = bed.machines.get(&handle.namespace, DOOMED)?;
     let is_full = async || {
         bed.fault(&format!("{DOOMED}: its disk is full"), &[&machine], Silence::Lasting);
         on(&machine, fill_disk).await?;
         // Without room, it does not start again.
         on(&machine, |machine| machine.exec(&["sh", "-c", CRASH]).map(drop)).await?;
-        let message = look.until_condition("MembersHealthy", "False", "MemberUnhealthy", PATIENCE).await?;
+        let message = handle.until_condition("MembersHealthy", "False", "MemberUnhealthy", PATIENCE).await?;
         ensure!(message.contains(DOOMED), "it says: {message}");
         anyhow::Ok(())
     };
     is_full().await?;
     bed.fault_is_over(&format!("{DOOMED}: there is room again"), &[&machine]);
     on(&machine, free_disk).await?;
-    all_are_well(&look).await?;
-    let after = (look.membership(&bed.machines, &old).await?, look.status().await?.endpoints);
+    all_are_well(&handle).await?;
+    let after = (handle.membership(&bed.machines, &old).await?, handle.status().await?.endpoints);
     ensure!(after == before, "etcd was {before:?}, and is {after:?}");
 
-    unhealthy_after(&look, IMPATIENT).await?;
+    unhealthy_after(&handle, IMPATIENT).await?;
     is_full().await?;
-    let machines = replaced(bed, &look, DOOMED).await?;
-    only_theirs(bed, &look, &machines).await?;
-    let figures = nothing_is_lost(&look, writers, &data_of(bed, &look, &machines)?).await?;
+    let machines = replaced(bed, &handle, DOOMED).await?;
+    only_theirs(bed, &handle, &machines).await?;
+    let figures = nothing_is_lost(&handle, writers, &data_of(bed, &handle, &machines)?).await?;
     ensure!(figures.longest_stall <= STALL, "{figures}");
     Ok(())
 }
@@ -78,24 +78,24 @@ pub(crate) async fn database(bed: &mut Bed) -> Result<()> {
     let manifests = Manifests::new("full-database", "demo")?.with("EtcdCluster", |etcd| {
         etcd["spec"]["etcdadmConfigSpec"]["etcd"] = json!({"quotaBackendBytes": QUOTA});
     });
-    let look = used(bed, checked(manifests, IMPATIENT)).await?;
-    let names = look.etcd_machines().await?;
+    let handle = used(bed, checked(manifests, IMPATIENT)).await?;
+    let names = handle.etcd_machines().await?;
     let mut keys = Keys::default();
-    let first = bed.machines.get(&look.namespace, &names[0])?;
+    let first = bed.machines.get(&handle.namespace, &names[0])?;
     keys.write(&first, 20).await?;
     said(&first, &["sh", "-c", FILL]).await?;
-    look.until_condition("NoAlarms", "False", "NoSpace", PATIENCE).await?;
+    handle.until_condition("NoAlarms", "False", "NoSpace", PATIENCE).await?;
     ensure!(keys.write(&first, 1).await.is_err(), "etcd takes writes: nothing is shown");
 
-    repair::dies(bed, &look, DOOMED).await?;
-    let machines = replaced(bed, &look, DOOMED).await?;
-    only_theirs(bed, &look, &machines).await?;
+    repair::dies(bed, &handle, DOOMED).await?;
+    let machines = replaced(bed, &handle, DOOMED).await?;
+    only_theirs(bed, &handle, &machines).await?;
     for name in &machines {
-        keys.are_all_on(&bed.machines.get(&look.namespace, name)?).await?;
+        keys.are_all_on(&bed.machines.get(&handle.namespace, name)?).await?;
     }
-    look.until_condition("NoAlarms", "False", "NoSpace", PATIENCE).await?;
+    handle.until_condition("NoAlarms", "False", "NoSpace", PATIENCE).await?;
 
     said(&first, &["sh", "-c", MAKE_ROOM]).await?;
-    look.until_condition("NoAlarms", "True", "NoAlarms", PATIENCE).await?;
-    keys.write(&bed.machines.get(&look.namespace, &machines[2])?, 1).await
+    handle.until_condition("NoAlarms", "True", "NoAlarms", PATIENCE).await?;
+    keys.write(&bed.machines.get(&handle.namespace, &machines[2])?, 1).await
 }

@@ -4,7 +4,7 @@ use crate::bring_up::{PATIENCE, released};
 use anyhow::{Context, Result, ensure};
 use api::names;
 use e2e::apply::apply_object;
-use e2e::bed::{Bed, Look, Manifests};
+use e2e::bed::{Bed, ClusterHandle, Manifests};
 use e2e::process::output;
 use e2e::until::until;
 use kube::api::{DynamicObject, ListParams};
@@ -20,15 +20,15 @@ const SETTLES: Duration = Duration::from_secs(5);
 /// Machine stays, and no data ever contain the placeholder.
 pub(crate) async fn same_manifest_again(bed: &mut Bed) -> Result<()> {
     let client = bed.client();
-    Look::make_namespace(&client, "gitops").await?;
+    ClusterHandle::make_namespace(&client, "gitops").await?;
     let manifests = Manifests::new("gitops", "demo")?.replicas(1);
-    let look = Look::at(&client, &manifests);
+    let handle = ClusterHandle::new(&client, &manifests);
     manifests.apply(&client).await?;
-    look.until_ready(PATIENCE).await?;
-    released(&look).await?;
-    let endpoints = look.control_plane_endpoints().await?;
-    let before = look.control_plane().await?;
-    let machines = look.control_plane_machines().await?;
+    handle.until_ready(PATIENCE).await?;
+    released(&handle).await?;
+    let endpoints = handle.control_plane_endpoints().await?;
+    let before = handle.control_plane().await?;
+    let machines = handle.control_plane_machines().await?;
 
     let file = bed.world().state("gitops")?.join("cluster.json");
     write(&manifests, &file)?;
@@ -43,21 +43,21 @@ pub(crate) async fn same_manifest_again(bed: &mut Bed) -> Result<()> {
     tokio::time::sleep(SETTLES).await;
 
     until("the control plane has etcd's endpoints", PATIENCE, async || {
-        let found = look.control_plane_endpoints().await?;
+        let found = handle.control_plane_endpoints().await?;
         ensure!(found == endpoints, "it had {endpoints:?}, and has {found:?}");
         Ok(Some(()))
     })
     .await?;
-    let (first, last) = (generation(&before)?, generation(&look.control_plane().await?)?);
+    let (first, last) = (generation(&before)?, generation(&handle.control_plane().await?)?);
     println!("  {} applies: generation {first} → {last}", ROUNDS * 2);
     ensure!(last <= first + 1, "after {} applies its generation went from {first} to {last}", ROUNDS * 2);
-    let found = look.control_plane_machines().await?;
+    let found = handle.control_plane_machines().await?;
     ensure!(found == machines, "its Machines were {machines:?}, and are {found:?}");
     for name in &found {
-        let data = look.secret(name, "value").await?;
+        let data = handle.secret(name, "value").await?;
         ensure!(!data.contains(names::PLACEHOLDER_ENDPOINT), "the data of {name} contain the placeholder");
     }
-    for config in look.api("KubeadmConfig").list(&ListParams::default()).await? {
+    for config in handle.api("KubeadmConfig").list(&ListParams::default()).await? {
         let text = serde_json::to_string(&config.data)?;
         ensure!(!text.contains(names::PLACEHOLDER_ENDPOINT), "{:?} contains the placeholder", config.metadata.name);
     }

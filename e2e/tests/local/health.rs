@@ -5,7 +5,7 @@ use crate::load::LowLoad;
 use crate::scale::data_of;
 use anyhow::{Context, Result, ensure};
 use api::etcd_cluster::EtcdClusterStatus;
-use e2e::bed::{Bed, Look, Manifests, Membership};
+use e2e::bed::{Bed, ClusterHandle, Manifests, Membership};
 use e2e::observer::Silence;
 use e2e::world::ADDRESS;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
@@ -18,7 +18,7 @@ const CHECKS: (i64, i64) = (1, 8);
 /// A cluster of three, as it was when it had come up.
 struct Up<'a> {
     bed: &'a Bed,
-    look: Look,
+    handle: ClusterHandle,
     status: EtcdClusterStatus,
     etcd: Membership,
 }
@@ -27,19 +27,19 @@ struct Up<'a> {
 /// and once the machine is back all is as it was: members, Machines, endpoints. Nothing that was acknowledged is lost.
 pub(crate) async fn members_fail_and_come_back(bed: &mut Bed) -> Result<()> {
     let client = bed.client();
-    Look::make_namespace(&client, "health").await?;
+    ClusterHandle::make_namespace(&client, "health").await?;
     let manifests = Manifests::new("health", "demo")?.with("EtcdCluster", |etcd| {
         etcd["spec"]["healthCheck"] = json!({"intervalSeconds": CHECKS.0, "unhealthyAfterSeconds": CHECKS.1});
         etcd["spec"]["remediation"] = json!({"mode": "Report"});
     });
-    let look = Look::at(&client, &manifests);
+    let handle = ClusterHandle::new(&client, &manifests);
     manifests.apply(&client).await?;
-    let status = look.until_ready(PATIENCE).await?;
-    released(&look).await?;
-    let names = look.member_names(3);
-    let etcd = look.membership(&bed.machines, &names).await?;
-    let load = LowLoad::begin(bed, &look).await?;
-    let up = Up { bed, look, status, etcd };
+    let status = handle.until_ready(PATIENCE).await?;
+    released(&handle).await?;
+    let names = handle.member_names(3);
+    let etcd = handle.membership(&bed.machines, &names).await?;
+    let load = LowLoad::begin(bed, &handle).await?;
+    let up = Up { bed, handle, status, etcd };
 
     up.machine_dies(0).await.context("one machine is killed")?;
     up.machine_reboots(1).await.context("one machine is rebooted")?;
@@ -47,7 +47,7 @@ pub(crate) async fn members_fail_and_come_back(bed: &mut Bed) -> Result<()> {
     up.for_a_moment(0, Machine::cut_off, Machine::reconnect).await.context("one machine is cut off")?;
     up.only_we_do_not_hear_it(1).await.context("the network between us and one machine is interrupted")?;
     up.quorum_is_lost(1, 2).await.context("two machines are killed")?;
-    load.judged_by_logs(&data_of(up.bed, &up.look, &names)?).await
+    load.judged_by_logs(&data_of(up.bed, &up.handle, &names)?).await
 }
 
 impl Up<'_> {
@@ -61,7 +61,7 @@ impl Up<'_> {
         ensure!(message.contains(&name), "the member is named: {message}");
         ensure!(message.contains("spec.remediation.mode"), "it is not replaced, and why is not said: {message}");
         ensure!(message.contains(&format!("delete Machine {name}")), "what a person can do is not said: {message}");
-        let status = self.look.status().await?;
+        let status = self.handle.status().await?;
         let (told, counted) = (condition(&status, "MembersHealthy")?, condition(&status, "Ready")?);
         let between = counted.last_transition_time.0.as_second() - told.last_transition_time.0.as_second();
         ensure!(between >= CHECKS.1 - 1, "Ready was given up {between} s after the first failing check");
@@ -70,7 +70,7 @@ impl Up<'_> {
             "two of three are a quorum: {:?}",
             status.conditions
         );
-        let warning = self.look.until_the_only_warning().await?;
+        let warning = self.handle.until_the_only_warning().await?;
         ensure!(warning.starts_with("Warning MemberUnhealthy") && warning.contains(&name), "the warning is: {warning}");
         self.nothing_is_removed(&status).await?;
 
@@ -90,7 +90,7 @@ impl Up<'_> {
         let message = self.until("MembersHealthy", "False", "MemberUnhealthy").await?;
         ensure!(message.contains(&name), "the member is named: {message}");
         self.until("Ready", "False", "WaitingForHealthyMembers").await?;
-        self.nothing_is_removed(&self.look.status().await?).await?;
+        self.nothing_is_removed(&self.handle.status().await?).await?;
         self.mends(number, end).await?;
         self.all_is_as_it_was().await
     }
@@ -101,7 +101,7 @@ impl Up<'_> {
         self.breaks("only we do not hear it", number, move |machine| machine.cut_off_from(us)).await?;
         let message = self.until("MembersHealthy", "Unknown", "HealthUnknown").await?;
         ensure!(message.contains(&name) && message.contains("the other members hear it"), "it says: {message}");
-        let status = self.look.status().await?;
+        let status = self.handle.status().await?;
         ensure!(
             condition(&status, "Available")?.status == "True",
             "two of three are a quorum: {:?}",
@@ -120,7 +120,7 @@ impl Up<'_> {
         for number in [one, other] {
             ensure!(message.contains(&self.name(number)), "the members are named: {message}");
         }
-        self.nothing_is_removed(&self.look.status().await?).await?;
+        self.nothing_is_removed(&self.handle.status().await?).await?;
         for number in [one, other] {
             self.mends(number, Machine::power_on).await?;
         }
@@ -128,17 +128,17 @@ impl Up<'_> {
     }
 
     async fn until(&self, type_: &str, status: &str, reason: &str) -> Result<String> {
-        self.look.until_condition(type_, status, reason, PATIENCE).await
+        self.handle.until_condition(type_, status, reason, PATIENCE).await
     }
 
     /// Machines, members and endpoints are what they were, whatever the health.
     async fn nothing_is_removed(&self, status: &EtcdClusterStatus) -> Result<()> {
-        let machines = self.look.etcd_machines().await?;
-        ensure!(machines == self.look.member_names(3), "the Machines are {machines:?}");
+        let machines = self.handle.etcd_machines().await?;
+        ensure!(machines == self.handle.member_names(3), "the Machines are {machines:?}");
         let ids = |status: &EtcdClusterStatus| status.members.iter().map(|m| m.id.clone()).collect::<Vec<_>>();
         ensure!(ids(status) == ids(&self.status), "the members are {:?}", status.members);
         ensure!(status.endpoints == self.status.endpoints, "the endpoints are {}", status.endpoints);
-        let published = self.look.control_plane_endpoints().await?.join(",");
+        let published = self.handle.control_plane_endpoints().await?.join(",");
         ensure!(published == self.status.endpoints, "the control plane has {published}");
         Ok(())
     }
@@ -149,28 +149,28 @@ impl Up<'_> {
         }
         // That of the condition may be from before a reboot: the members themselves are asked as well.
         let etcd = e2e::until::until("the members answer", PATIENCE, async || {
-            Ok(Some(self.look.membership(&self.bed.machines, &self.look.member_names(3)).await?))
+            Ok(Some(self.handle.membership(&self.bed.machines, &self.handle.member_names(3)).await?))
         })
         .await?;
         ensure!(etcd == self.etcd, "etcd was {:?}, and is {etcd:?}", self.etcd);
-        self.nothing_is_removed(&self.look.status().await?).await
+        self.nothing_is_removed(&self.handle.status().await?).await
     }
 
     fn name(&self, number: usize) -> String {
-        format!("{}-{number}", self.look.etcd)
+        format!("{}-{number}", self.handle.etcd)
     }
 
     async fn breaks<F>(&self, what: &str, number: usize, action: F) -> Result<()>
     where
         F: FnOnce(&Machine) -> local_infrastructure::machine::Result<()> + Send + 'static,
     {
-        let machine = self.bed.machines.get(&self.look.namespace, &self.name(number))?;
+        let machine = self.bed.machines.get(&self.handle.namespace, &self.name(number))?;
         self.bed.fault(&format!("{}: {what}", self.name(number)), &[&machine], Silence::Lasting);
         Ok(tokio::task::spawn_blocking(move || action(&machine)).await??)
     }
 
     async fn mends(&self, number: usize, action: Action) -> Result<()> {
-        let machine = self.bed.machines.get(&self.look.namespace, &self.name(number))?;
+        let machine = self.bed.machines.get(&self.handle.namespace, &self.name(number))?;
         self.bed.fault_is_over(&format!("{}: that is over", self.name(number)), &[&machine]);
         Ok(tokio::task::spawn_blocking(move || action(&machine)).await??)
     }

@@ -2,7 +2,7 @@
 
 use crate::bring_up::{PATIENCE, released};
 use anyhow::{Context, Result, ensure};
-use e2e::bed::{Bed, Look, Manifests};
+use e2e::bed::{Bed, ClusterHandle, Manifests};
 use e2e::observer::Silence;
 use e2e::plane::{Mark, Request, users};
 use e2e::scenarios::is_full;
@@ -24,20 +24,20 @@ const CALM: Duration = Duration::from_secs(11);
 /// what happens.
 pub(crate) async fn costs_nothing(bed: &mut Bed) -> Result<()> {
     let client = bed.client();
-    Look::make_namespace(&client, "idle").await?;
+    ClusterHandle::make_namespace(&client, "idle").await?;
     let manifests = Manifests::new("idle", "demo")?;
-    let look = Look::at(&client, &manifests);
+    let handle = ClusterHandle::new(&client, &manifests);
     let mark = bed.plane.mark();
     manifests.apply(&client).await?;
-    look.until_ready(PATIENCE).await?;
-    released(&look).await?;
+    handle.until_ready(PATIENCE).await?;
+    released(&handle).await?;
     let brought_up = bed.plane.requests_since(mark)?.user(users::PROVIDER);
     let about_etcd = brought_up.filter(|request| request.namespace == "idle").resource("etcdclusters");
     println!("one bring-up:\n{about_etcd}");
     ensure!(about_etcd.len() <= BRING_UP, "one bring-up:\n{brought_up}");
     calm(bed).await?;
 
-    let before = look.etcds().get(&look.etcd).await?;
+    let before = handle.etcds().get(&handle.etcd).await?;
     let window = if is_full() { FULL_WINDOW } else { WINDOW };
     let mark = bed.plane.mark();
     tokio::time::sleep(window).await;
@@ -46,18 +46,18 @@ pub(crate) async fn costs_nothing(bed: &mut Bed) -> Result<()> {
     println!("in {} s:\n{ours}", window.as_secs());
     let other = ours.filter(|request| request.verb != "watch");
     ensure!(other.is_empty(), "in {} s:\n{other}\n{:?}", window.as_secs(), other.iter().next());
-    let after = look.etcds().get(&look.etcd).await?;
+    let after = handle.etcds().get(&handle.etcd).await?;
     ensure!(after.resource_version() == before.resource_version(), "the EtcdCluster was written");
 
     // It was silence, not sleep: the members are being asked all the time.
-    let member = look.etcd_machines().await?.pop().context("no Machine")?;
-    let machine = bed.machines.get(&look.namespace, &member)?;
+    let member = handle.etcd_machines().await?.pop().context("no Machine")?;
+    let machine = bed.machines.get(&handle.namespace, &member)?;
     bed.fault(&format!("{member} is frozen"), &[&machine], Silence::Lasting);
     machine.freeze()?;
-    look.until_condition("MembersHealthy", "False", "MemberUnhealthy", PATIENCE).await?;
+    handle.until_condition("MembersHealthy", "False", "MemberUnhealthy", PATIENCE).await?;
     bed.fault_is_over(&format!("{member} goes on"), &[&machine]);
     machine.thaw()?;
-    look.until_ready(PATIENCE).await?;
+    handle.until_ready(PATIENCE).await?;
     Ok(())
 }
 

@@ -10,7 +10,7 @@ use crate::shrinks::{alone, are_well};
 use anyhow::{Context, Result, ensure};
 use e2e::bed::data::{DataLoss, on, said};
 use e2e::bed::illness::{corrupt_database, end_slow_disk, end_slow_network, slow_disk, slow_network};
-use e2e::bed::{Bed, Look, Manifests, States};
+use e2e::bed::{Bed, ClusterHandle, Manifests, States};
 use e2e::history::History;
 use e2e::observer::Silence;
 use e2e::until::until;
@@ -101,39 +101,39 @@ pub(crate) async fn slow_disks(bed: &mut Bed) -> Result<()> {
 
 /// A follower and the leader have each of these illnesses, and all members those that leave a quorum.
 async fn recover(bed: &Bed, namespace: &str, unhealthy_after: i64, illnesses: &[Illness]) -> Result<()> {
-    let look = up(bed, namespace, unhealthy_after).await?;
-    let machines = look.etcd_machines().await?;
-    let before = (look.membership(&bed.machines, &machines).await?, look.status().await?.endpoints);
-    let writers = History::begin(bed.world(), &look.namespace, &look.etcd_access().await?, LOAD).await?;
+    let handle = up(bed, namespace, unhealthy_after).await?;
+    let machines = handle.etcd_machines().await?;
+    let before = (handle.membership(&bed.machines, &machines).await?, handle.status().await?.endpoints);
+    let writers = History::begin(bed.world(), &handle.namespace, &handle.etcd_access().await?, LOAD).await?;
     for Illness { what, is_seen, of_all, begins, ends } in illnesses {
         for who in [Ill::Follower, Ill::Leader, Ill::All] {
             if who == Ill::All && !of_all {
                 continue;
             }
-            let members = look.status().await?.members.into_iter();
+            let members = handle.status().await?.members.into_iter();
             let is_it = |leads: bool| who == Ill::All || leads == (who == Ill::Leader);
             let found = members.filter(|member| is_it(member.leader)).map(|member| member.machine);
             let ill: Vec<String> = found.take(if who == Ill::All { usize::MAX } else { 1 }).collect();
             ensure!(!ill.is_empty(), "no such member: {who:?}");
-            let machines = bed.machines_of(&look.namespace, &ill)?;
+            let machines = bed.machines_of(&handle.namespace, &ill)?;
             let theirs: Vec<&Machine> = machines.iter().collect();
             bed.fault(&format!("{who:?} {ill:?}: {what}"), &theirs, Silence::Lasting);
             try_join_all(machines.iter().map(|machine| on(machine, *begins))).await.context(*what)?;
             let end = Instant::now() + ILLNESS;
             if *is_seen {
-                look.until_condition("MembersHealthy", "False", "MemberUnhealthy", ILLNESS).await.context(*what)?;
+                handle.until_condition("MembersHealthy", "False", "MemberUnhealthy", ILLNESS).await.context(*what)?;
             }
             tokio::time::sleep_until(end).await;
             bed.fault_is_over(&format!("{who:?} {ill:?}: that is over"), &theirs);
             try_join_all(machines.iter().map(|machine| on(machine, *ends))).await.context(*what)?;
-            all_are_well(&look).await?;
+            all_are_well(&handle).await?;
         }
     }
-    let figures = nothing_is_lost(&look, writers, &data_of(bed, &look, &machines)?).await?;
+    let figures = nothing_is_lost(&handle, writers, &data_of(bed, &handle, &machines)?).await?;
     ensure!(figures.longest_stall <= STALL, "{figures}");
-    let after = (look.membership(&bed.machines, &machines).await?, look.status().await?.endpoints);
+    let after = (handle.membership(&bed.machines, &machines).await?, handle.status().await?.endpoints);
     ensure!(after == before, "etcd was {before:?}, and is {after:?}");
-    bed.exactly(&[(&look, 3)]).await
+    bed.exactly(&[(&handle, 3)]).await
 }
 
 /// A byte of a member's log is another one than was written; in a cluster beside it, the beginning of a member's
@@ -149,21 +149,21 @@ pub(crate) async fn disks(bed: &mut Bed) -> Result<()> {
 
 /// This happens to a follower, and then to the leader.
 async fn are_damaged(bed: &Bed, namespace: &str, what: &str, damage: Action) -> Result<()> {
-    let look = up(bed, namespace, IMPATIENT).await?;
-    let writers = History::begin(bed.world(), &look.namespace, &look.etcd_access().await?, LOAD).await?;
+    let handle = up(bed, namespace, IMPATIENT).await?;
+    let writers = History::begin(bed.world(), &handle.namespace, &handle.etcd_access().await?, LOAD).await?;
     for leads in [false, true] {
-        let status = look.status().await?;
+        let status = handle.status().await?;
         let ill = status.members.iter().find(|member| member.leader == leads).context("no such member")?;
-        let machine = bed.machines.get(&look.namespace, &ill.machine)?;
+        let machine = bed.machines.get(&handle.namespace, &ill.machine)?;
         bed.fault(&format!("{}: {what}", ill.machine), &[&machine], Silence::Lasting);
         on(&machine, damage).await?;
-        let machines = replaced(bed, &look, &ill.machine).await?;
-        only_theirs(bed, &look, &machines).await?;
-        let endpoints = look.status().await?.endpoints;
+        let machines = replaced(bed, &handle, &ill.machine).await?;
+        only_theirs(bed, &handle, &machines).await?;
+        let endpoints = handle.status().await?.endpoints;
         writers.endpoints(endpoints.split(',').map(str::to_owned).collect());
     }
-    let machines = look.etcd_machines().await?;
-    let figures = nothing_is_lost(&look, writers, &data_of(bed, &look, &machines)?).await?;
+    let machines = handle.etcd_machines().await?;
+    let figures = nothing_is_lost(&handle, writers, &data_of(bed, &handle, &machines)?).await?;
     ensure!(figures.longest_stall <= STALL, "{figures}");
     Ok(())
 }
@@ -171,14 +171,14 @@ async fn are_damaged(bed: &Bed, namespace: &str, what: &str, damage: Action) -> 
 /// We do not reach a follower, which the others hear: nobody is replaced. Then its etcd crashes again and again: the
 /// others get something of it at each start, and it is replaced all the same.
 pub(crate) async fn programs(bed: &mut Bed) -> Result<()> {
-    let look = up(bed, "ill-programs", IMPATIENT).await?;
-    let load = LowLoad::begin(bed, &look).await?;
-    let status = look.status().await?;
+    let handle = up(bed, "ill-programs", IMPATIENT).await?;
+    let load = LowLoad::begin(bed, &handle).await?;
+    let status = handle.status().await?;
     let ill = status.members.iter().find(|member| !member.leader).context("no such member")?;
-    let (machine, us) = (bed.machines.get(&look.namespace, &ill.machine)?, ADDRESS.parse()?);
+    let (machine, us) = (bed.machines.get(&handle.namespace, &ill.machine)?, ADDRESS.parse()?);
     bed.fault(&format!("{}: only we do not hear it", ill.machine), &[&machine], Silence::Lasting);
     on(&machine, move |machine| machine.cut_off_from(us)).await?;
-    let message = look.until_condition("MembersHealthy", "Unknown", "HealthUnknown", PATIENCE).await?;
+    let message = handle.until_condition("MembersHealthy", "Unknown", "HealthUnknown", PATIENCE).await?;
     ensure!(message.contains("the other members hear it"), "it says: {message}");
     bed.fault(&format!("{}: its etcd crashes again and again", ill.machine), &[&machine], Silence::Lasting);
     let crashes = async {
@@ -189,10 +189,10 @@ pub(crate) async fn programs(bed: &mut Bed) -> Result<()> {
         std::future::pending::<()>().await;
     };
     let machines = tokio::select! {
-        machines = replaced(bed, &look, &ill.machine) => machines?,
+        machines = replaced(bed, &handle, &ill.machine) => machines?,
         () = crashes => anyhow::bail!("it no longer crashes"),
     };
-    only_theirs(bed, &look, &machines).await?;
+    only_theirs(bed, &handle, &machines).await?;
     load.judged().await
 }
 
@@ -202,37 +202,37 @@ const CURL: &str = "cd /etc/etcd/pki && exec curl --silent --show-error --fail -
 /// An alarm says that the leader's data is not the others': as long as nobody decides, a rollout replaces nobody. Its
 /// Machine is deleted: another member takes its place, which copies the data of another leader, and then the rollout goes on.
 pub(crate) async fn data(bed: &mut Bed) -> Result<()> {
-    let look = alone(bed, Manifests::new("ill-data", "demo")?).await?;
-    let old = look.etcd_machines().await?;
+    let handle = alone(bed, Manifests::new("ill-data", "demo")?).await?;
+    let old = handle.etcd_machines().await?;
     let named = until("a member leads", PATIENCE, async || {
-        Ok(look.status().await?.members.into_iter().find(|member| member.leader))
+        Ok(handle.status().await?.members.into_iter().find(|member| member.leader))
     })
     .await?;
     let witness = old.iter().find(|name| **name != named.machine).context("there is one member only")?;
-    let witness = bed.machines.get(&look.namespace, witness)?;
+    let witness = bed.machines.get(&handle.namespace, witness)?;
     let alarm =
         json!({"action": "ACTIVATE", "memberID": u64::from_str_radix(&named.id, 16)?.to_string(), "alarm": "CORRUPT"});
     said(&witness, &["sh", "-c", &format!("{CURL}/v3/maintenance/alarm --data '{alarm}'")]).await?;
-    let message = look.until_condition("NoAlarms", "False", "DataCorrupt", PATIENCE).await?;
+    let message = handle.until_condition("NoAlarms", "False", "DataCorrupt", PATIENCE).await?;
     ensure!(message.contains(&named.name), "it says: {message}");
 
-    let states = States::of(look.etcds(), &look.etcd).await?;
-    changed(&look, &another_spec()).await?;
+    let states = States::of(handle.etcds(), &handle.etcd).await?;
+    changed(&handle, &another_spec()).await?;
     until("the rollout says why it does not begin", PATIENCE, async || {
-        let (status, _, message) = up_to_date(&look.status().await?)?;
+        let (status, _, message) = up_to_date(&handle.status().await?)?;
         Ok((status == "False" && message.contains("nobody joins")).then_some(()))
     })
     .await?;
     tokio::time::sleep(ILLNESS).await;
-    ensure!(look.etcd_machines().await? == old, "the Machines are {:?}", look.etcd_machines().await?);
+    ensure!(handle.etcd_machines().await? == old, "the Machines are {:?}", handle.etcd_machines().await?);
 
-    look.delete("Machine", &named.machine).await?;
+    handle.delete("Machine", &named.machine).await?;
     until(format!("the member of {} has left", named.machine), PATIENCE, async || {
-        let machines = look.etcd_machines().await?;
+        let machines = handle.etcd_machines().await?;
         ensure!(
             !machines.contains(&named.machine),
             "the Machines are {machines:?}: {:?}",
-            look.status().await?.conditions
+            handle.status().await?.conditions
         );
         Ok(Some(()))
     })
@@ -243,34 +243,34 @@ pub(crate) async fn data(bed: &mut Bed) -> Result<()> {
     }
     until("the alarm is ended", PATIENCE, async || {
         // Meanwhile the rollout replaces others.
-        let left = look.status().await?.members.into_iter().next().context("no member is left")?;
-        let machine = bed.machines.get(&look.namespace, &left.machine)?;
+        let left = handle.status().await?.members.into_iter().next().context("no member is left")?;
+        let machine = bed.machines.get(&handle.namespace, &left.machine)?;
         Ok(Some(said(&machine, &["/opt/bin/etcdctl.sh", "alarm", "disarm"]).await?))
     })
     .await?;
     // Before that, etcd refuses whatever it is asked.
-    let load = LowLoad::begin(bed, &look).await?;
+    let load = LowLoad::begin(bed, &handle).await?;
     until("the rollout has ended", PATIENCE, async || {
-        let status = look.status().await?;
+        let status = handle.status().await?;
         ensure!(up_to_date(&status)?.0 == "True", "{:?}", status.conditions);
         Ok(Some(()))
     })
     .await?;
-    let machines = are_well(bed, &look, old.len()).await?;
+    let machines = are_well(bed, &handle, old.len()).await?;
     ensure!(!machines.iter().any(|name| old.contains(name)), "the Machines are {machines:?}, and were {old:?}");
-    only_theirs(bed, &look, &machines).await?;
+    only_theirs(bed, &handle, &machines).await?;
     load.judged().await
 }
 
 /// Waits until every member is healthy, and one leads.
-pub(crate) async fn all_are_well(look: &Look) -> Result<()> {
-    look.until_all_are_well(PATIENCE).await
+pub(crate) async fn all_are_well(handle: &ClusterHandle) -> Result<()> {
+    handle.until_all_are_well(PATIENCE).await
 }
 
 /// Waits until it is told that etcd is not available, and gives the explanation.
-pub(crate) async fn unavailability_is_told(look: &Look, within: Duration) -> Result<String> {
+pub(crate) async fn unavailability_is_told(handle: &ClusterHandle, within: Duration) -> Result<String> {
     let message = until("it is told that etcd is not available", within, async || {
-        let conditions = look.status().await?.conditions;
+        let conditions = handle.status().await?.conditions;
         let available = conditions.into_iter().find(|condition| condition.type_ == "Available");
         let available = available.context("no condition")?;
         ensure!(available.status != "True", "{available:?}");
@@ -283,23 +283,28 @@ pub(crate) async fn unavailability_is_told(look: &Look, within: Duration) -> Res
 
 /// Saves copies of the data of one member after the other. Its machine stands still meanwhile, or reboots: that alone
 /// is not a reason to replace it.
-pub(crate) async fn copies_are_saved(bed: &Bed, look: &Look, machines: &[Machine], loss: DataLoss) -> Result<()> {
-    unhealthy_after(look, PATIENT).await?;
+pub(crate) async fn copies_are_saved(
+    bed: &Bed,
+    handle: &ClusterHandle,
+    machines: &[Machine],
+    loss: DataLoss,
+) -> Result<()> {
+    unhealthy_after(handle, PATIENT).await?;
     for machine in machines {
         bed.fault(&format!("{}: a copy is saved", machine.spec().name), &[machine], Silence::AtMost(SAVED));
         loss.prepare(machine).await?;
-        all_are_well(look).await?;
+        all_are_well(handle).await?;
     }
-    unhealthy_after(look, IMPATIENT).await
+    unhealthy_after(handle, IMPATIENT).await
 }
 
 /// From now on a member counts as unhealthy after so many seconds of failing checks.
-pub(crate) async fn unhealthy_after(look: &Look, seconds: i64) -> Result<()> {
-    changed(look, &json!({"healthCheck": {"unhealthyAfterSeconds": seconds}})).await
+pub(crate) async fn unhealthy_after(handle: &ClusterHandle, seconds: i64) -> Result<()> {
+    changed(handle, &json!({"healthCheck": {"unhealthyAfterSeconds": seconds}})).await
 }
 
 /// Three members that are up, with the control plane released, and so many seconds until one counts as unhealthy.
-pub(crate) async fn up(bed: &Bed, namespace: &str, unhealthy_after: i64) -> Result<Look> {
+pub(crate) async fn up(bed: &Bed, namespace: &str, unhealthy_after: i64) -> Result<ClusterHandle> {
     used(bed, checked(Manifests::new(namespace, "demo")?, unhealthy_after)).await
 }
 

@@ -6,7 +6,7 @@ use crate::rolls::changed;
 use crate::shrinks::alone;
 use anyhow::{Context, Result, ensure};
 use api::names;
-use e2e::bed::{Bed, Look, Manifests, plugin};
+use e2e::bed::{Bed, ClusterHandle, Manifests, plugin};
 use e2e::tls::{Identity, connector};
 use e2e::until::until;
 use kube::api::DeleteParams;
@@ -25,34 +25,34 @@ const ANSWER: Duration = Duration::from_secs(10);
 /// deletion timeouts, and get rid of them. What Cluster API says of the Machines is added up, and `doctor` reaches the
 /// members' ports. The Machines stay who they are.
 pub(crate) async fn replaces_no_machine(bed: &mut Bed) -> Result<()> {
-    let look = alone(bed, Manifests::new("in-place", "demo")?).await?;
-    let before = look.etcd_machines().await?;
-    let said = look.until_condition("MachinesReady", "Unknown", "ReadyUnknown", PATIENCE).await?;
+    let handle = alone(bed, Manifests::new("in-place", "demo")?).await?;
+    let before = handle.etcd_machines().await?;
+    let said = handle.until_condition("MachinesReady", "Unknown", "ReadyUnknown", PATIENCE).await?;
     ensure!(said.contains(&before[0]) && said.contains("Node"), "etcd's Machines have no Node: {said}");
     ensure!(
-        look.secrets().get_opt(&names::metrics_client_secret(&look.cluster)).await?.is_none(),
+        handle.secrets().get_opt(&names::metrics_client_secret(&handle.cluster)).await?.is_none(),
         "nobody asks for it"
     );
 
-    changed(&look, &json!({"metricsClientSecret": true})).await?;
-    let first = until_there(&look, None).await?;
-    is_scraped(&look, &first).await?;
-    look.secrets().delete(&names::metrics_client_secret(&look.cluster), &DeleteParams::default()).await?;
-    let second = until_there(&look, Some(&first)).await?;
-    is_scraped(&look, &second).await?;
+    changed(&handle, &json!({"metricsClientSecret": true})).await?;
+    let first = until_there(&handle, None).await?;
+    is_scraped(&handle, &first).await?;
+    handle.secrets().delete(&names::metrics_client_secret(&handle.cluster), &DeleteParams::default()).await?;
+    let second = until_there(&handle, Some(&first)).await?;
+    is_scraped(&handle, &second).await?;
 
     let timeouts = json!({"nodeDrainTimeoutSeconds": 60, "nodeVolumeDetachTimeoutSeconds": 120});
-    changed(&look, &json!({"machineTemplate": {"spec": {"deletion": timeouts}}})).await?;
-    until_all_have(&look, [60, 120, 10]).await?;
+    changed(&handle, &json!({"machineTemplate": {"spec": {"deletion": timeouts}}})).await?;
+    until_all_have(&handle, [60, 120, 10]).await?;
     let none = Value::Null;
     let less = json!({"nodeDrainTimeoutSeconds": none, "nodeVolumeDetachTimeoutSeconds": none,
         "nodeDeletionTimeoutSeconds": 30});
-    changed(&look, &json!({"machineTemplate": {"spec": {"deletion": less}}})).await?;
-    until_all_have(&look, [0, 0, 30]).await?;
+    changed(&handle, &json!({"machineTemplate": {"spec": {"deletion": less}}})).await?;
+    until_all_have(&handle, [0, 0, 30]).await?;
 
     let kubeconfig = bed.plane.kubeconfig()?;
     let mut doctor = Command::new(plugin()?);
-    doctor.args(["doctor", &look.etcd, "--dial", "--namespace", &look.namespace, "--kubeconfig"]).arg(kubeconfig);
+    doctor.args(["doctor", &handle.etcd, "--dial", "--namespace", &handle.namespace, "--kubeconfig"]).arg(kubeconfig);
     let output = tokio::task::spawn_blocking(move || doctor.output()).await??;
     let found = String::from_utf8_lossy(&output.stdout);
     for port in [names::CLIENT_PORT, names::PEER_PORT] {
@@ -63,26 +63,26 @@ pub(crate) async fn replaces_no_machine(bed: &mut Bed) -> Result<()> {
     // It has the Secret, and all machines have this computer's clock.
     ensure!(found.contains("clocks of all 3 members are within") && found.contains("  disks "), "{found}");
 
-    let after = look.etcd_machines().await?;
+    let after = handle.etcd_machines().await?;
     ensure!(after == before, "the Machines were {before:?}, and are {after:?}");
     Ok(())
 }
 
 /// Waits until the Secret is there with another certificate than before, and gives that with the CA.
-async fn until_there(look: &Look, before: Option<&(Identity, String)>) -> Result<(Identity, String)> {
-    let name = names::metrics_client_secret(&look.cluster);
+async fn until_there(handle: &ClusterHandle, before: Option<&(Identity, String)>) -> Result<(Identity, String)> {
+    let name = names::metrics_client_secret(&handle.cluster);
     until(format!("Secret {name} is there"), PATIENCE, async || {
-        let certificate = look.secret(&name, "tls.crt").await?;
+        let certificate = handle.secret(&name, "tls.crt").await?;
         ensure!(before.is_none_or(|(before, _)| before.certificate != certificate), "it is the one from before");
-        let identity = Identity { certificate, key: look.secret(&name, "tls.key").await? };
-        Ok(Some((identity, look.secret(&name, "ca.crt").await?)))
+        let identity = Identity { certificate, key: handle.secret(&name, "tls.key").await? };
+        Ok(Some((identity, handle.secret(&name, "ca.crt").await?)))
     })
     .await
 }
 
 /// Every member shows its metrics to who has the Secret, and to nobody without it.
-async fn is_scraped(look: &Look, (identity, authority): &(Identity, String)) -> Result<()> {
-    let members = look.status().await?.members;
+async fn is_scraped(handle: &ClusterHandle, (identity, authority): &(Identity, String)) -> Result<()> {
+    let members = handle.status().await?.members;
     ensure!(members.len() == 3, "{members:?}");
     for member in members {
         let text = scraped(&member.client_url, authority, Some(identity)).await.context(member.client_url.clone())?;
@@ -115,10 +115,10 @@ async fn scraped(url: &str, authority: &str, identity: Option<&Identity>) -> Res
 }
 
 /// Waits until all Machines have these timeouts: for draining, detaching and deleting.
-async fn until_all_have(look: &Look, wanted: [i64; 3]) -> Result<()> {
+async fn until_all_have(handle: &ClusterHandle, wanted: [i64; 3]) -> Result<()> {
     until(format!("the deletion timeouts are {wanted:?}"), PATIENCE, async || {
-        for name in look.etcd_machines().await? {
-            let machine = look.api("Machine").get(&name).await?;
+        for name in handle.etcd_machines().await? {
+            let machine = handle.api("Machine").get(&name).await?;
             let fields = ["nodeDrainTimeoutSeconds", "nodeVolumeDetachTimeoutSeconds", "nodeDeletionTimeoutSeconds"];
             let seconds =
                 fields.map(|field| machine.data.pointer(&format!("/spec/deletion/{field}")).map(Value::as_i64));

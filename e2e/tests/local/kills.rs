@@ -4,7 +4,7 @@
 use crate::bring_up::{PATIENCE, released};
 use crate::load::LowLoad;
 use anyhow::{Context, Result, ensure};
-use e2e::bed::{Bed, Look, Manifests};
+use e2e::bed::{Bed, ClusterHandle, Manifests};
 use e2e::observer::writes;
 use e2e::plane::{Mark, users};
 use e2e::scenarios::{is_full, seed};
@@ -69,8 +69,8 @@ async fn a_wave(bed: &mut Bed, wave: usize, most: usize, random: &mut StdRng) ->
     }
     ensure!(killed > 0, "the clusters were up before the first kill");
     // They go while the next wave comes up: its kills are kills in the middle of a deletion as well.
-    for look in &looks {
-        look.delete("Cluster", &look.cluster).await?;
+    for handle in &looks {
+        handle.delete("Cluster", &handle.cluster).await?;
     }
     Ok(killed)
 }
@@ -83,10 +83,10 @@ fn last_write(bed: &Bed, life: Mark) -> Result<String> {
 }
 
 /// Begins to write to those that have an etcd by now.
-async fn are_written_to(bed: &Bed, looks: &[Look; 2], loads: &mut [Option<LowLoad>; 2]) -> Result<()> {
-    for (look, load) in looks.iter().zip(loads) {
+async fn are_written_to(bed: &Bed, looks: &[ClusterHandle; 2], loads: &mut [Option<LowLoad>; 2]) -> Result<()> {
+    for (handle, load) in looks.iter().zip(loads) {
         if load.is_none() {
-            *load = LowLoad::begin_if_possible(bed, look).await?;
+            *load = LowLoad::begin_if_possible(bed, handle).await?;
         }
     }
     Ok(())
@@ -123,17 +123,17 @@ pub(crate) async fn local_infrastructure(bed: &mut Bed) -> Result<()> {
     come_up_in_use(bed, &looks, before).await
 }
 
-async fn two_clusters(bed: &Bed, namespace: &str) -> Result<[Look; 2]> {
+async fn two_clusters(bed: &Bed, namespace: &str) -> Result<[ClusterHandle; 2]> {
     let client = bed.client();
-    Look::make_namespace(&client, namespace).await?;
+    ClusterHandle::make_namespace(&client, namespace).await?;
     let manifests = [Manifests::new(namespace, "one")?, Manifests::new(namespace, "other")?];
     try_join_all(manifests.iter().map(|manifests| manifests.apply(&client))).await?;
-    Ok(manifests.each_ref().map(|manifests| Look::at(&client, manifests)))
+    Ok(manifests.each_ref().map(|manifests| ClusterHandle::new(&client, manifests)))
 }
 
-async fn all_released(looks: &[Look]) -> Result<bool> {
-    for look in looks {
-        if look.control_plane_machines().await?.is_empty() {
+async fn all_released(looks: &[ClusterHandle]) -> Result<bool> {
+    for handle in looks {
+        if handle.control_plane_machines().await?.is_empty() {
             return Ok(false);
         }
     }
@@ -141,27 +141,27 @@ async fn all_released(looks: &[Look]) -> Result<bool> {
 }
 
 /// They come up, and where there is time for it, they are written to from their first member on.
-async fn come_up_in_use(bed: &Bed, looks: &[Look; 2], before: Mark) -> Result<()> {
+async fn come_up_in_use(bed: &Bed, looks: &[ClusterHandle; 2], before: Mark) -> Result<()> {
     if !is_full() {
         return come_up(bed, looks, before).await;
     }
-    let loads = try_join_all(looks.iter().map(|look| LowLoad::begin_early(bed, look))).await?;
+    let loads = try_join_all(looks.iter().map(|handle| LowLoad::begin_early(bed, handle))).await?;
     come_up(bed, looks, before).await?;
     try_join_all(loads.into_iter().map(LowLoad::judged)).await.map(drop)
 }
 
 /// They come up as if nothing had happened: exactly what belongs there, and by the API server's account never more.
-async fn come_up(bed: &Bed, looks: &[Look; 2], before: Mark) -> Result<()> {
-    try_join_all(looks.iter().map(|look| look.until_ready(PATIENCE))).await?;
+async fn come_up(bed: &Bed, looks: &[ClusterHandle; 2], before: Mark) -> Result<()> {
+    try_join_all(looks.iter().map(|handle| handle.until_ready(PATIENCE))).await?;
     try_join_all(looks.iter().map(released)).await?;
     bed.exactly(&[(&looks[0], 3), (&looks[1], 3)]).await?;
     made_once(bed, &looks[0].namespace, before)
 }
 
 /// Members of three that have bootstrap data, sorted: all Machines are made at once, and wait for that.
-pub(crate) async fn admitted(look: &Look) -> Result<Vec<String>> {
-    let members = look.member_names(3);
-    Ok(look.secret_names().await?.into_iter().filter(|name| members.contains(name)).collect())
+pub(crate) async fn admitted(handle: &ClusterHandle) -> Result<Vec<String>> {
+    let members = handle.member_names(3);
+    Ok(handle.secret_names().await?.into_iter().filter(|name| members.contains(name)).collect())
 }
 
 /// Whatever we made in this namespace, we made once, and deleted nothing of it.

@@ -10,7 +10,7 @@ use crate::rolls::{FOLLOWERS, another_spec, changed, follow, nothing_is_lost, ro
 use crate::shrinks::{are_well, wanted};
 use anyhow::{Context, Result, ensure};
 use e2e::bed::data::on;
-use e2e::bed::{Bed, Look, Manifests, Membership};
+use e2e::bed::{Bed, ClusterHandle, Manifests, Membership};
 use e2e::faults::FaultyManager;
 use e2e::history::History;
 use e2e::observer::Silence;
@@ -91,22 +91,22 @@ struct Late<'a> {
     bed: &'a Bed,
     resource: &'static str,
     manager: FaultyManager,
-    look: Look,
+    handle: ClusterHandle,
     writers: History,
 }
 
 impl<'a> Late<'a> {
     async fn up(bed: &'a Bed, resource: &'static str, namespace: &str, replicas: i64) -> Result<Self> {
         let client = bed.client();
-        Look::make_namespace(&client, namespace).await?;
+        ClusterHandle::make_namespace(&client, namespace).await?;
         let manager = FaultyManager::start(bed, namespace, Some(namespace), Vec::new()).await?;
         let manifests =
             checked(Manifests::new(namespace, "demo")?.replicas(replicas), IMPATIENT).without_control_plane();
-        let look = Look::at(&client, &manifests);
+        let handle = ClusterHandle::new(&client, &manifests);
         manifests.apply(&client).await?;
-        look.until_ready(CHANGES).await?;
-        let writers = History::begin(bed.world(), namespace, &look.staged_etcd_access().await?, FOLLOWERS).await?;
-        Ok(Self { bed, resource, manager, look, writers })
+        handle.until_ready(CHANGES).await?;
+        let writers = History::begin(bed.world(), namespace, &handle.staged_etcd_access().await?, FOLLOWERS).await?;
+        Ok(Self { bed, resource, manager, handle, writers })
     }
 
     async fn live(self, tells: bool) -> Result<()> {
@@ -115,11 +115,11 @@ impl<'a> Late<'a> {
         kept.push(self.dies(None).await.context("a machine dies")?);
         kept.push(self.rolls(None, &another_spec()).await.context("another spec")?);
         kept.push(self.shrinks(None).await.context("from three to one")?);
-        println!("  {}: kept were {kept:?} pieces of the watch", self.look.namespace);
+        println!("  {}: kept were {kept:?} pieces of the watch", self.handle.namespace);
         // When members leave, not much has to have happened so soon.
         ensure!(!tells || kept[..4].iter().all(|kept| *kept > 0), "nothing was kept in one of the changes: {kept:?}");
         // No member is left that has the log from its beginning.
-        let figures = nothing_is_lost(&self.look, self.writers, &[]).await?;
+        let figures = nothing_is_lost(&self.handle, self.writers, &[]).await?;
         ensure!(figures.longest_stall <= STALL, "{figures}");
         self.manager.stop().await?;
         Ok(())
@@ -133,18 +133,18 @@ impl<'a> Late<'a> {
                 .await
                 .context("from the first departure on")?,
         ];
-        println!("  {}: kept were {kept:?} pieces of the watch", self.look.namespace);
+        println!("  {}: kept were {kept:?} pieces of the watch", self.handle.namespace);
         ensure!(!tells || kept.iter().sum::<usize>() > 0, "nothing was kept in either rollout");
-        let Self { bed, resource, manager, look, writers } = self;
+        let Self { bed, resource, manager, handle, writers } = self;
         // No member is left that has the log from its beginning.
-        let figures = nothing_is_lost(&look, writers, &[]).await?;
+        let figures = nothing_is_lost(&handle, writers, &[]).await?;
         ensure!(figures.longest_stall <= STALL, "{figures}");
 
         manager.hold_watch(resource);
-        look.delete("Cluster", &look.cluster).await?;
+        handle.delete("Cluster", &handle.cluster).await?;
         tokio::time::sleep(LAGS).await;
-        println!("  {}: kept were {} pieces in the deletion", look.namespace, manager.release_watch(resource));
-        all_is_gone(bed, &look).await.context("the deletion")?;
+        println!("  {}: kept were {} pieces in the deletion", handle.namespace, manager.release_watch(resource));
+        all_is_gone(bed, &handle).await.context("the deletion")?;
         manager.stop().await?;
         Ok(())
     }
@@ -155,29 +155,29 @@ impl<'a> Late<'a> {
             self.dies(Some(Moment::Removal)).await.context("from the removal of a dead member on")?,
             self.shrinks(Some(Moment::FirstOperation)).await.context("from the first departure on")?,
         ];
-        println!("  {}: kept were {kept:?} pieces of the watch", self.look.namespace);
+        println!("  {}: kept were {kept:?} pieces of the watch", self.handle.namespace);
         ensure!(kept.iter().sum::<usize>() > 0, "nothing was kept in any of the changes");
         // Who is left need not have the log from its beginning.
-        let figures = nothing_is_lost(&self.look, self.writers, &[]).await?;
+        let figures = nothing_is_lost(&self.handle, self.writers, &[]).await?;
         ensure!(figures.longest_stall <= STALL, "{figures}");
         self.manager.stop().await?;
         Ok(())
     }
 
     async fn grows(&self, from: Option<Moment>) -> Result<usize> {
-        let (mark, look) = (self.bed.plane.mark(), &self.look);
-        let old = look.etcd_machines().await?;
-        let kept = self.late_from(from, &old, async || wanted(look, 3).await).await?;
+        let (mark, handle) = (self.bed.plane.mark(), &self.handle);
+        let old = handle.etcd_machines().await?;
+        let kept = self.late_from(from, &old, async || wanted(handle, 3).await).await?;
         self.is_well(3).await?;
         self.done(mark, &[], 2)?;
         Ok(kept)
     }
 
     async fn leaves(&self) -> Result<usize> {
-        let (mark, look) = (self.bed.plane.mark(), &self.look);
-        let leaves = look.etcd_machines().await?.pop().context("there is no Machine")?;
-        let kept = self.late(async || look.delete("Machine", &leaves).await).await?;
-        replaced(self.bed, look, &leaves).await?;
+        let (mark, handle) = (self.bed.plane.mark(), &self.handle);
+        let leaves = handle.etcd_machines().await?.pop().context("there is no Machine")?;
+        let kept = self.late(async || handle.delete("Machine", &leaves).await).await?;
+        replaced(self.bed, handle, &leaves).await?;
         self.is_well(3).await?;
         self.done(mark, &[], 1)?;
         Ok(kept)
@@ -192,7 +192,7 @@ impl<'a> Late<'a> {
             on(&machine, Machine::kill).await
         };
         let kept = self.late_from(from, &dead, kills).await?;
-        replaced(self.bed, &self.look, &dead[0]).await?;
+        replaced(self.bed, &self.handle, &dead[0]).await?;
         self.is_well(3).await?;
         self.done(mark, &dead, 1)?;
         Ok(kept)
@@ -201,24 +201,24 @@ impl<'a> Late<'a> {
     /// A follower, and its machine. Clients that ask it when it is dead would wait, and nobody could say what became of
     /// that.
     async fn whom_nobody_asks(&self) -> Result<(String, Machine)> {
-        let status = self.look.status().await?;
+        let status = self.handle.status().await?;
         let found = status.members.iter().find(|member| !member.leader).context("there is no follower")?;
         let others = status.endpoints.split(',').filter(|url| **url != *found.client_url);
         self.writers.endpoints(others.map(str::to_owned).collect());
-        Ok((found.machine.clone(), self.bed.machines.get(&self.look.namespace, &found.machine)?))
+        Ok((found.machine.clone(), self.bed.machines.get(&self.handle.namespace, &found.machine)?))
     }
 
     async fn rolls(&self, from: Option<Moment>, spec: &Value) -> Result<usize> {
-        let (mark, look) = (self.bed.plane.mark(), &self.look);
-        let old = look.etcd_machines().await?;
-        let kept = self.late_from(from, &old, async || changed(look, spec).await).await?;
-        rolled(self.bed, look, &old, &self.writers).await?;
+        let (mark, handle) = (self.bed.plane.mark(), &self.handle);
+        let old = handle.etcd_machines().await?;
+        let kept = self.late_from(from, &old, async || changed(handle, spec).await).await?;
+        rolled(self.bed, handle, &old, &self.writers).await?;
         self.done(mark, &old, old.len())?;
         Ok(kept)
     }
 
     async fn until_it_has_come(&self, moment: Moment, old: &[String]) -> Result<()> {
-        until(format!("{moment:?} of {}", self.look.namespace), CHANGES, async || {
+        until(format!("{moment:?} of {}", self.handle.namespace), CHANGES, async || {
             Ok(self.has_come(moment, old).await?.then_some(()))
         })
         .await
@@ -228,21 +228,21 @@ impl<'a> Late<'a> {
         let first = old.first().context("there is no member")?;
         match moment {
             Moment::FirstLearner => {
-                let etcd = Membership::on(self.bed.machines.get(&self.look.namespace, first)?).await?;
+                let etcd = Membership::on(self.bed.machines.get(&self.handle.namespace, first)?).await?;
                 Ok(etcd.members.iter().any(|member| member.learner))
             }
-            Moment::FirstOperation => Ok(self.look.status().await?.operation.is_some()),
+            Moment::FirstOperation => Ok(self.handle.status().await?.operation.is_some()),
             Moment::Removal => {
-                let status = self.look.status().await?;
+                let status = self.handle.status().await?;
                 Ok(status.operation.is_some() || !status.members.iter().any(|member| member.machine == *first))
             }
         }
     }
 
     async fn shrinks(&self, from: Option<Moment>) -> Result<usize> {
-        let (mark, look) = (self.bed.plane.mark(), &self.look);
-        let old = look.etcd_machines().await?;
-        let kept = self.late_from(from, &old, async || wanted(look, 1).await).await?;
+        let (mark, handle) = (self.bed.plane.mark(), &self.handle);
+        let old = handle.etcd_machines().await?;
+        let kept = self.late_from(from, &old, async || wanted(handle, 1).await).await?;
         let left = self.is_well(1).await?;
         let gone: Vec<String> = old.into_iter().filter(|name| !left.contains(name)).collect();
         ensure!(gone.len() == 2, "{left:?} is not one of those before");
@@ -271,7 +271,7 @@ impl<'a> Late<'a> {
         change().await?;
         until(format!("{} s have passed", LAGS.as_secs()), LAGS + PATIENCE, async || {
             // Clients follow what is published, whoever hears of it late.
-            follow_the_living(&self.writers, &self.look, self.bed).await?;
+            follow_the_living(&self.writers, &self.handle, self.bed).await?;
             Ok((tokio::time::Instant::now() >= end).then_some(()))
         })
         .await?;
@@ -280,39 +280,39 @@ impl<'a> Late<'a> {
 
     /// Waits until so many members are there and well. Gives the names of their Machines.
     async fn is_well(&self, members: usize) -> Result<Vec<String>> {
-        let look = &self.look;
-        until(format!("{} has {members} members", look.namespace), CHANGES, async || {
-            let (status, machines) = (look.status().await?, look.etcd_machines().await?);
-            follow_the_living(&self.writers, look, self.bed).await?;
+        let handle = &self.handle;
+        until(format!("{} has {members} members", handle.namespace), CHANGES, async || {
+            let (status, machines) = (handle.status().await?, handle.etcd_machines().await?);
+            follow_the_living(&self.writers, handle, self.bed).await?;
             let ready = usize::try_from(status.ready_replicas)?;
             ensure!(status.ready && ready == members && machines.len() == members, "{:?}", status.conditions);
             Ok(Some(()))
         })
         .await?;
-        let machines = are_well(self.bed, look, members).await?;
-        follow(&self.writers, &look.status().await?);
-        only_theirs(self.bed, look, &machines).await?;
+        let machines = are_well(self.bed, handle, members).await?;
+        follow(&self.writers, &handle.status().await?);
+        only_theirs(self.bed, handle, &machines).await?;
         Ok(machines)
     }
 
     /// By the API server's own account: we have deleted these Machines and no other one, and made so many.
     fn done(&self, mark: Mark, deleted: &[String], new: usize) -> Result<()> {
-        let ours = self.bed.plane.requests_since(mark)?.user(users::PROVIDER).done_in(&self.look.namespace);
+        let ours = self.bed.plane.requests_since(mark)?.user(users::PROVIDER).done_in(&self.handle.namespace);
         let ours = ours.verb("delete").resource("machines");
         // One that is on its way out may be deleted again, as it is not seen that it is.
         let found: BTreeSet<&String> = ours.iter().map(|request| &request.name).collect();
         let wanted: BTreeSet<&String> = deleted.iter().collect();
         ensure!(found == wanted, "deleted were {found:?}, wanted {wanted:?}");
-        made(self.bed, &self.look, mark, new)
+        made(self.bed, &self.handle, mark, new)
     }
 }
 
 /// Clients ask at what is published, but for machines that do not run.
-async fn follow_the_living(writers: &History, look: &Look, bed: &Bed) -> Result<()> {
-    let status = look.status().await?;
+async fn follow_the_living(writers: &History, handle: &ClusterHandle, bed: &Bed) -> Result<()> {
+    let status = handle.status().await?;
     let runs = |url: &&str| {
         let member = status.members.iter().find(|member| member.client_url == **url);
-        let machine = member.map(|member| bed.machines.get(&look.namespace, &member.machine));
+        let machine = member.map(|member| bed.machines.get(&handle.namespace, &member.machine));
         machine.is_none_or(|machine| machine.is_ok_and(|machine| machine.is_running()))
     };
     writers.endpoints(status.endpoints.split(',').filter(runs).map(str::to_owned).collect());

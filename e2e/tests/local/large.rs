@@ -6,7 +6,7 @@ use crate::ill::{PATIENT, checked};
 use crate::shrinks::{alone, are_well, wanted};
 use anyhow::{Result, ensure};
 use e2e::bed::data::{Keys, said};
-use e2e::bed::{Bed, Look, Manifests};
+use e2e::bed::{Bed, ClusterHandle, Manifests};
 use e2e::observer::record::{Answer, Event, Line};
 use e2e::until::until;
 use std::collections::BTreeSet;
@@ -25,40 +25,40 @@ const COUNT: [&str; 6] = ["/opt/bin/etcdctl.sh", "get", "/filler/", "--prefix", 
 /// From three members to five: by what the members themselves say ten times a second, there is never more than one
 /// learner. With a small database the two come side by side. In the end all five have everything.
 pub(crate) async fn members_join_one_by_one(bed: &mut Bed) -> Result<()> {
-    let look = alone(bed, checked(Manifests::new("large", "demo")?, PATIENT)).await?;
-    let old = look.etcd_machines().await?;
-    let first = bed.machines.get(&look.namespace, &old[0])?;
+    let handle = alone(bed, checked(Manifests::new("large", "demo")?, PATIENT)).await?;
+    let old = handle.etcd_machines().await?;
+    let first = bed.machines.get(&handle.namespace, &old[0])?;
     let mut keys = Keys::default();
     keys.write(&first, 20).await?;
     said(&first, &["sh", "-c", &format!("seq {VALUES} | {FILL}")]).await?;
-    all_are_large(&look).await?;
+    all_are_large(&handle).await?;
 
     let begun = bed.observed_so_far()?.len();
-    wanted(&look, 5).await?;
-    let machines = are_well(bed, &look, 5).await?;
+    wanted(&handle, 5).await?;
+    let machines = are_well(bed, &handle, 5).await?;
     ensure!(old.iter().all(|name| machines.contains(name)), "of {old:?} there are {machines:?}");
     let seen = bed.observed_so_far()?;
-    let learners: Vec<BTreeSet<&str>> = seen[begun..].iter().filter_map(|line| listed(line, &look)).collect();
+    let learners: Vec<BTreeSet<&str>> = seen[begun..].iter().filter_map(|line| listed(line, &handle)).collect();
     let all: BTreeSet<&str> = learners.iter().flatten().copied().collect();
     ensure!(all.len() == 2, "two were to learn, seen were {all:?}");
     let most = learners.iter().map(BTreeSet::len).max().unwrap_or_default();
     ensure!(most == 1, "{most} learned side by side: {learners:?}");
 
-    all_are_large(&look).await?;
+    all_are_large(&handle).await?;
     let expected = format!("\"Count\" : {VALUES}");
     for name in &machines {
-        let machine = bed.machines.get(&look.namespace, name)?;
+        let machine = bed.machines.get(&handle.namespace, name)?;
         keys.are_all_on(&machine).await?;
         let counted = said(&machine, &COUNT).await?;
         ensure!(counted.lines().any(|line| line == expected), "{name} has {counted}");
     }
-    only_theirs(bed, &look, &machines).await
+    only_theirs(bed, &handle, &machines).await
 }
 
 /// Waits until it is told of each member that its database is large.
-async fn all_are_large(look: &Look) -> Result<()> {
+async fn all_are_large(handle: &ClusterHandle) -> Result<()> {
     until("it is told that every database is large", PATIENCE, async || {
-        let members = look.status().await?.members;
+        let members = handle.status().await?.members;
         let small = members.iter().find(|member| member.database_size_bytes.is_none_or(|size| size <= LARGE));
         ensure!(small.is_none(), "{small:?}");
         Ok(Some(()))
@@ -67,10 +67,10 @@ async fn all_are_large(look: &Look) -> Result<()> {
 }
 
 /// IDs of the learners that a member of this cluster has on its list, where this line is its answer.
-fn listed<'a>(line: &'a Line, look: &Look) -> Option<BTreeSet<&'a str>> {
+fn listed<'a>(line: &'a Line, handle: &ClusterHandle) -> Option<BTreeSet<&'a str>> {
     let Event::Member(member) = &line.event else { return None };
     let Answer::Status(status) = &member.answer else { return None };
-    let is_it = member.etcd == format!("{}/{}", look.namespace, look.etcd);
+    let is_it = member.etcd == format!("{}/{}", handle.namespace, handle.etcd);
     let ids = status.list.iter().filter(|member| member.learner).map(|member| member.id.as_str());
     is_it.then(|| ids.collect())
 }

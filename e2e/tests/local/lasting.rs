@@ -11,7 +11,7 @@ use crate::scale::data_of;
 use crate::shrinks::alone;
 use anyhow::{Context, Result, ensure};
 use e2e::bed::data::{DataLoss, on};
-use e2e::bed::{Bed, Look, Manifests};
+use e2e::bed::{Bed, ClusterHandle, Manifests};
 use e2e::history::History;
 use e2e::observer::Silence;
 use e2e::until::until;
@@ -55,32 +55,32 @@ pub(crate) async fn of_one_of_three(bed: &mut Bed) -> Result<()> {
 }
 
 async fn are_replaced(bed: &Bed, namespace: &str, faults: [Lasting; 2]) -> Result<()> {
-    let look = up(bed, namespace).await?;
-    let writers = History::begin(bed.world(), namespace, &look.staged_etcd_access().await?, FOLLOWERS).await?;
+    let handle = up(bed, namespace).await?;
+    let writers = History::begin(bed.world(), namespace, &handle.staged_etcd_access().await?, FOLLOWERS).await?;
     for (fault, leads) in faults.into_iter().zip([false, true]) {
-        let before = look.membership(&bed.machines, &look.etcd_machines().await?).await?;
-        let status = look.status().await?;
+        let before = handle.membership(&bed.machines, &handle.etcd_machines().await?).await?;
+        let status = handle.status().await?;
         let member = status.members.iter().find(|member| member.leader == leads).context("no such member")?;
-        strikes(bed, &look, &member.machine, fault).await?;
-        let machines = replaced(bed, &look, &member.machine).await?;
-        let after = look.membership(&bed.machines, &machines).await?;
+        strikes(bed, &handle, &member.machine, fault).await?;
+        let machines = replaced(bed, &handle, &member.machine).await?;
+        let after = handle.membership(&bed.machines, &machines).await?;
         let stayed = before.stayed(&after);
         ensure!(after.cluster_id == before.cluster_id && stayed == 2, "etcd was {before:?}, and is {after:?}");
-        only_theirs(bed, &look, &machines).await?;
-        follow(&writers, &look.status().await?);
+        only_theirs(bed, &handle, &machines).await?;
+        follow(&writers, &handle.status().await?);
         until("one of them leads", TOLD, async || {
-            Ok(look.status().await?.members.iter().any(|member| member.leader).then_some(()))
+            Ok(handle.status().await?.members.iter().any(|member| member.leader).then_some(()))
         })
         .await?;
     }
-    let machines = look.etcd_machines().await?;
-    let figures = nothing_is_lost(&look, writers, &data_of(bed, &look, &machines)?).await?;
+    let machines = handle.etcd_machines().await?;
+    let figures = nothing_is_lost(&handle, writers, &data_of(bed, &handle, &machines)?).await?;
     ensure!(figures.longest_stall <= STALL, "{figures}");
     Ok(())
 }
 
-async fn strikes(bed: &Bed, look: &Look, name: &str, fault: Lasting) -> Result<()> {
-    let machine = bed.machines.get(&look.namespace, name)?;
+async fn strikes(bed: &Bed, handle: &ClusterHandle, name: &str, fault: Lasting) -> Result<()> {
+    let machine = bed.machines.get(&handle.namespace, name)?;
     let loss = match fault {
         Lasting::Hangs => {
             bed.fault(&format!("{name}: its machine hangs"), &[&machine], Silence::Lasting);
@@ -89,7 +89,7 @@ async fn strikes(bed: &Bed, look: &Look, name: &str, fault: Lasting) -> Result<(
         Lasting::Loses(loss) => loss,
     };
     if loss.is_by_a_copy() {
-        copies_are_saved(bed, look, std::slice::from_ref(&machine), loss).await?;
+        copies_are_saved(bed, handle, std::slice::from_ref(&machine), loss).await?;
     }
     bed.fault(&format!("{name}: {loss}"), &[&machine], Silence::Lasting);
     loss.strike(&machine).await
@@ -125,59 +125,60 @@ pub(crate) async fn of_a_quorum_and_of_all(bed: &mut Bed) -> Result<()> {
 
 async fn come_back(bed: &Bed, fault: &Fault, number: usize, patience: i64) -> Result<()> {
     let ends = fault.ends.context("it does not end")?;
-    let look = up(bed, &format!("lasting-{}-{number}", fault.name)).await?;
-    let names = look.etcd_machines().await?;
-    let before = (look.membership(&bed.machines, &names).await?, look.status().await?.endpoints);
-    let writers = History::begin(bed.world(), &look.namespace, &look.staged_etcd_access().await?, FOLLOWERS).await?;
-    let machines = bed.machines_of(&look.namespace, &names[..number])?;
+    let handle = up(bed, &format!("lasting-{}-{number}", fault.name)).await?;
+    let names = handle.etcd_machines().await?;
+    let before = (handle.membership(&bed.machines, &names).await?, handle.status().await?.endpoints);
+    let writers =
+        History::begin(bed.world(), &handle.namespace, &handle.staged_etcd_access().await?, FOLLOWERS).await?;
+    let machines = bed.machines_of(&handle.namespace, &names[..number])?;
     let theirs: Vec<&Machine> = machines.iter().collect();
-    bed.fault(&format!("{number} of {} are {}", look.namespace, fault.name), &theirs, Silence::Lasting);
+    bed.fault(&format!("{number} of {} are {}", handle.namespace, fault.name), &theirs, Silence::Lasting);
     try_join_all(machines.iter().map(|machine| on(machine, fault.begins))).await?;
-    is_told_and_left_alone(&look, &names).await?;
+    is_told_and_left_alone(&handle, &names).await?;
 
-    unhealthy_after(&look, patience).await?;
-    bed.fault_is_over(&format!("{number} of {}: that is over", look.namespace), &theirs);
+    unhealthy_after(&handle, patience).await?;
+    bed.fault_is_over(&format!("{number} of {}: that is over", handle.namespace), &theirs);
     try_join_all(machines.iter().map(|machine| on(machine, ends))).await?;
-    all_are_well(&look).await?;
+    all_are_well(&handle).await?;
     let after = until("every member answers", TOLD, async || {
-        Ok(Some((look.membership(&bed.machines, &names).await?, look.status().await?.endpoints)))
+        Ok(Some((handle.membership(&bed.machines, &names).await?, handle.status().await?.endpoints)))
     })
     .await?;
     ensure!(after == before, "etcd was {before:?}, and is {after:?}");
-    nothing_is_begun(&look).await?;
-    nothing_is_lost(&look, writers, &data_of(bed, &look, &names)?).await?;
+    nothing_is_begun(&handle).await?;
+    nothing_is_lost(&handle, writers, &data_of(bed, &handle, &names)?).await?;
     Ok(())
 }
 
 /// Two of three lose their disks, and with them the quorum loses its data: it is told, and nothing is done, as the third
 /// has all that there is. Neither of them begins again. When the Cluster is deleted, all of it goes.
 pub(crate) async fn of_a_quorum_that_loses_its_data(bed: &mut Bed) -> Result<()> {
-    let look = up(bed, "lasting-quorum-robbed").await?;
-    let names = look.etcd_machines().await?;
-    let machines = bed.machines_of(&look.namespace, &names[..2])?;
+    let handle = up(bed, "lasting-quorum-robbed").await?;
+    let names = handle.etcd_machines().await?;
+    let machines = bed.machines_of(&handle.namespace, &names[..2])?;
     let theirs: Vec<&Machine> = machines.iter().collect();
     bed.fault("two of three lose their disks", &theirs, Silence::Lasting);
     try_join_all(machines.iter().map(|machine| on(machine, Machine::rob_disk))).await?;
-    is_told_and_left_alone(&look, &names).await?;
+    is_told_and_left_alone(&handle, &names).await?;
     for machine in &machines {
         DataLoss::RobbedDisk.has_left_no_trace(machine).await.with_context(|| machine.spec().name.clone())?;
     }
-    look.delete("Cluster", &look.cluster).await?;
-    all_is_gone(bed, &look).await
+    handle.delete("Cluster", &handle.cluster).await?;
+    all_is_gone(bed, &handle).await
 }
 
 /// It is told that etcd is not available; and however long that lasts, nobody is replaced, removed or deleted.
-async fn is_told_and_left_alone(look: &Look, names: &[String]) -> Result<()> {
-    let message = unavailability_is_told(look, TOLD).await?;
-    println!("  {}: {message}", look.namespace);
+async fn is_told_and_left_alone(handle: &ClusterHandle, names: &[String]) -> Result<()> {
+    let message = unavailability_is_told(handle, TOLD).await?;
+    println!("  {}: {message}", handle.namespace);
     tokio::time::sleep(STEADY).await;
-    nothing_is_begun(look).await?;
-    let machines = look.etcd_machines().await?;
+    nothing_is_begun(handle).await?;
+    let machines = handle.etcd_machines().await?;
     ensure!(machines == names, "the Machines are {machines:?}");
     Ok(())
 }
 
 /// Three members that are looked at closely, and are replaced when they have failed.
-async fn up(bed: &Bed, namespace: &str) -> Result<Look> {
+async fn up(bed: &Bed, namespace: &str) -> Result<ClusterHandle> {
     alone(bed, checked(Manifests::new(namespace, "demo")?, IMPATIENT)).await
 }

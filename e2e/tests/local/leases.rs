@@ -9,7 +9,7 @@ use crate::rolls::{FOLLOWERS, changed, nothing_is_lost, rolled};
 use crate::scale::{LOAD, data_of};
 use crate::shrinks::alone;
 use anyhow::{Context, Result, ensure};
-use e2e::bed::{Bed, Look, Manifests};
+use e2e::bed::{Bed, ClusterHandle, Manifests};
 use e2e::faults::{ApiCall, Fate, Fault, FaultyManager, Rule, Verb};
 use e2e::history::History;
 use e2e::plane::{Mark, users};
@@ -92,9 +92,10 @@ pub(crate) async fn are_lost(bed: &mut Bed) -> Result<()> {
 }
 
 /// Another spec; waits until the first Machine of it is there.
-async fn roll(look: &Look, commands: &[&str]) -> Result<()> {
-    changed(look, &json!({"etcdadmConfigSpec": {"preEtcdadmCommands": commands}})).await?;
-    until("a rollout is under way", PATIENCE, async || Ok((look.etcd_machines().await?.len() > 3).then_some(()))).await
+async fn roll(handle: &ClusterHandle, commands: &[&str]) -> Result<()> {
+    changed(handle, &json!({"etcdadmConfigSpec": {"preEtcdadmCommands": commands}})).await?;
+    until("a rollout is under way", PATIENCE, async || Ok((handle.etcd_machines().await?.len() > 3).then_some(())))
+        .await
 }
 
 /// Waits until somebody else holds the lease, and gives the name.
@@ -109,13 +110,13 @@ async fn held_by_other_than(bed: &Bed, before: &str) -> Result<String> {
 }
 
 /// By the API server's own account: we have made so many Machines.
-pub(crate) fn made(bed: &Bed, look: &Look, mark: Mark, wanted: usize) -> Result<()> {
+pub(crate) fn made(bed: &Bed, handle: &ClusterHandle, mark: Mark, wanted: usize) -> Result<()> {
     let requests = bed.plane.requests_since(mark)?.user(users::PROVIDER).verb("create").resource("machines");
-    let made = requests.filter(|request| request.namespace == look.namespace && request.code == 201);
-    ensure!(made.len() == wanted, "{}: {wanted} Machines were to be made:\n{made}", look.namespace);
+    let made = requests.filter(|request| request.namespace == handle.namespace && request.code == 201);
+    ensure!(made.len() == wanted, "{}: {wanted} Machines were to be made:\n{made}", handle.namespace);
     Ok(())
 }
 
-async fn up(bed: &Bed, namespace: &str) -> Result<Look> {
+async fn up(bed: &Bed, namespace: &str) -> Result<ClusterHandle> {
     alone(bed, checked(Manifests::new(namespace, "demo")?, IMPATIENT)).await
 }

@@ -4,7 +4,7 @@ use crate::bring_up::PATIENCE;
 use crate::departures::only_theirs;
 use crate::shrinks::{are_well, wanted};
 use anyhow::{Result, ensure};
-use e2e::bed::{Bed, Look, Manifests};
+use e2e::bed::{Bed, ClusterHandle, Manifests};
 use e2e::faults::{ApiCall, Fault, FaultyManager, Rule, Verb};
 use e2e::until::until;
 
@@ -22,30 +22,30 @@ pub(crate) async fn of_a_machine_that_is_not_made(bed: &mut Bed) -> Result<()> {
 
 async fn tell(bed: &Bed, namespace: &str) -> Result<()> {
     let client = bed.client();
-    Look::make_namespace(&client, namespace).await?;
+    ClusterHandle::make_namespace(&client, namespace).await?;
     let is_made = |call: &ApiCall| call.verb == Verb::Create && call.resource == "machines" && call.name == REFUSED;
     let refused = Rule::at_call(is_made, Fault::Answer(403)).times(usize::MAX);
     let manager = FaultyManager::start(bed, namespace, Some(namespace), vec![refused]).await?;
     let manifests = Manifests::new(namespace, "demo")?.replicas(1).without_control_plane();
-    let look = Look::at(&client, &manifests);
+    let handle = ClusterHandle::new(&client, &manifests);
     manifests.apply(&client).await?;
-    look.until_ready(PATIENCE).await?;
-    wanted(&look, 3).await?;
+    handle.until_ready(PATIENCE).await?;
+    wanted(&handle, 3).await?;
     until(format!("all of {REFUSED} is there but its Machine"), PATIENCE, async || {
         for kind in ["EtcdadmConfig", "LocalMachine"] {
-            let found = look.names(kind, "").await?;
+            let found = handle.names(kind, "").await?;
             ensure!(found.iter().any(|name| name == REFUSED), "of {kind} there are {found:?}");
         }
         Ok(Some(()))
     })
     .await?;
-    wanted(&look, 1).await?;
-    let machines = are_well(bed, &look, 1).await?;
-    only_theirs(bed, &look, &machines).await?;
-    wanted(&look, 3).await?;
-    let machines = are_well(bed, &look, 3).await?;
+    wanted(&handle, 1).await?;
+    let machines = are_well(bed, &handle, 1).await?;
+    only_theirs(bed, &handle, &machines).await?;
+    wanted(&handle, 3).await?;
+    let machines = are_well(bed, &handle, 3).await?;
     ensure!(machines == ["demo-etcd-0", "demo-etcd-2", "demo-etcd-3"], "the Machines are {machines:?}");
-    only_theirs(bed, &look, &machines).await?;
+    only_theirs(bed, &handle, &machines).await?;
     manager.stop().await?;
     Ok(())
 }

@@ -9,7 +9,7 @@ use crate::shrinks::alone;
 use anyhow::{Context, Result, ensure};
 use api::names;
 use e2e::apply::apply_object;
-use e2e::bed::{Bed, Look, Manifests};
+use e2e::bed::{Bed, ClusterHandle, Manifests};
 use e2e::plane::users;
 use e2e::until::until;
 use kube::api::{DynamicObject, Patch, PatchParams};
@@ -26,41 +26,41 @@ const STEADY: Duration = Duration::from_secs(8);
 pub(crate) async fn by_a_health_check(bed: &mut Bed) -> Result<()> {
     let report = json!({"mode": "Report"});
     let manifests = Manifests::new("marked", "demo")?;
-    let look = alone(bed, manifests.with("EtcdCluster", |etcd| etcd["spec"]["remediation"] = report)).await?;
-    let before = look.membership(&bed.machines, &look.etcd_machines().await?).await?;
-    let load = LowLoad::begin(bed, &look).await?;
-    let status = look.status().await?;
+    let handle = alone(bed, manifests.with("EtcdCluster", |etcd| etcd["spec"]["remediation"] = report)).await?;
+    let before = handle.membership(&bed.machines, &handle.etcd_machines().await?).await?;
+    let load = LowLoad::begin(bed, &handle).await?;
+    let status = handle.status().await?;
     let doomed = &status.members.iter().find(|member| member.leader).context("nobody leads")?.machine;
     // It waits for no Node.
-    apply_object(&bed.client(), &health_check(&look, 0)).await?;
-    annotate(&look, doomed, json!("")).await?;
+    apply_object(&bed.client(), &health_check(&handle, 0)).await?;
+    annotate(&handle, doomed, json!("")).await?;
     until("the MachineHealthCheck leaves it to the owner", PATIENCE, async || {
-        let machine = look.api("Machine").get(doomed).await?;
+        let machine = handle.api("Machine").get(doomed).await?;
         Ok(why_not(&machine, "OwnerRemediated").is_some().then_some(()))
     })
     .await?;
-    annotate(&look, doomed, Value::Null).await?;
+    annotate(&handle, doomed, Value::Null).await?;
     until("it is said who marks it", PATIENCE, async || {
-        let said = look.until_condition("Remediating", "True", "WaitingForRemediation", PATIENCE).await?;
+        let said = handle.until_condition("Remediating", "True", "WaitingForRemediation", PATIENCE).await?;
         ensure!(said.contains(doomed) && said.contains("MachineHealthCheck: "), "said is: {said}");
         Ok(Some(()))
     })
     .await?;
 
-    let record = Record::of(&bed.client(), &look.namespace).await?;
+    let record = Record::of(&bed.client(), &handle.namespace).await?;
     let replace = Patch::Merge(json!({"spec": {"remediation": {"mode": "Replace"}}}));
-    look.etcds().patch(&look.etcd, &PatchParams::default(), &replace).await?;
-    let machines = replaced(bed, &look, doomed).await?;
-    let after = look.membership(&bed.machines, &machines).await?;
+    handle.etcds().patch(&handle.etcd, &PatchParams::default(), &replace).await?;
+    let machines = replaced(bed, &handle, doomed).await?;
+    let after = handle.membership(&bed.machines, &machines).await?;
     let stayed = before.stayed(&after);
     ensure!(after.cluster_id == before.cluster_id && stayed == 2, "etcd was {before:?}, and is {after:?}");
-    let last = look.status().await?.last_remediation.context("it is not written down")?;
+    let last = handle.status().await?.last_remediation.context("it is not written down")?;
     ensure!(last.machine == *doomed, "written down is {last:?}");
-    look.until_condition("Remediating", "False", "NotRemediating", PATIENCE).await?;
-    only_theirs(bed, &look, &machines).await?;
+    handle.until_condition("Remediating", "False", "NotRemediating", PATIENCE).await?;
+    only_theirs(bed, &handle, &machines).await?;
     always_available(&record.stop().await?)?;
     load.judged().await?;
-    let told = warnings(&bed.client(), &look.namespace).await?;
+    let told = warnings(&bed.client(), &handle.namespace).await?;
     ensure!(told.is_empty(), "the warnings are {told:#?}");
     Ok(())
 }
@@ -70,23 +70,23 @@ pub(crate) async fn by_a_health_check(bed: &mut Bed) -> Result<()> {
 /// reaches is the management plane itself, which has no Nodes.
 pub(crate) async fn not_for_a_missing_node(bed: &mut Bed) -> Result<()> {
     let (client, manifests) = (bed.client(), Manifests::new("no-node", "demo")?.without_control_plane());
-    Look::make_namespace(&client, &manifests.namespace).await?;
-    let look = Look::at(&client, &manifests);
+    ClusterHandle::make_namespace(&client, &manifests.namespace).await?;
+    let handle = ClusterHandle::new(&client, &manifests);
     // First of all: Cluster API tries to connect when the infrastructure is there, and again only after half a minute.
-    apply_object(&client, &kubeconfig(bed, &look)?).await?;
+    apply_object(&client, &kubeconfig(bed, &handle)?).await?;
     manifests.apply(&client).await?;
-    look.until_ready(PATIENCE).await?;
-    control_plane_works(&look).await?;
-    let machines = look.etcd_machines().await?;
-    let before = look.membership(&bed.machines, &machines).await?;
-    let load = LowLoad::begin(bed, &look).await?;
+    handle.until_ready(PATIENCE).await?;
+    control_plane_works(&handle).await?;
+    let machines = handle.etcd_machines().await?;
+    let before = handle.membership(&bed.machines, &machines).await?;
+    let load = LowLoad::begin(bed, &handle).await?;
     // It looks at them every 15 s at most. So it begins when all of them are late.
     tokio::time::sleep(Duration::from_secs(NODE_STARTUP + 1)).await;
     let begun = Instant::now();
-    apply_object(&client, &health_check(&look, NODE_STARTUP)).await?;
+    apply_object(&client, &health_check(&handle, NODE_STARTUP)).await?;
     until("the MachineHealthCheck misses every Node, and leaves that to the owner", PATIENCE, async || {
         for name in &machines {
-            let machine = look.api("Machine").get(name).await?;
+            let machine = handle.api("Machine").get(name).await?;
             let why = ["HealthCheckSucceeded", "OwnerRemediated"].map(|type_| why_not(&machine, type_));
             let is_marked = why[0] == Some("NodeStartupTimeout") && why[1].is_some();
             ensure!(is_marked, "{name}: the reasons are {why:?}");
@@ -94,50 +94,53 @@ pub(crate) async fn not_for_a_missing_node(bed: &mut Bed) -> Result<()> {
         Ok(Some(()))
     })
     .await?;
-    println!("  {}: all Machines were marked after {:.0} s", look.namespace, begun.elapsed().as_secs_f32());
+    println!("  {}: all Machines were marked after {:.0} s", handle.namespace, begun.elapsed().as_secs_f32());
 
     tokio::time::sleep(STEADY).await;
-    let now = look.etcd_machines().await?;
+    let now = handle.etcd_machines().await?;
     ensure!(now == machines, "the Machines were {machines:?}, and are {now:?}");
-    let after = look.membership(&bed.machines, &machines).await?;
+    let after = handle.membership(&bed.machines, &machines).await?;
     ensure!(after == before, "etcd was {before:?}, and is {after:?}");
-    let last = look.status().await?.last_remediation;
+    let last = handle.status().await?.last_remediation;
     ensure!(last.is_none(), "written down is {last:?}");
-    look.until_condition("Remediating", "False", "NotRemediating", STEADY).await?;
+    handle.until_condition("Remediating", "False", "NotRemediating", STEADY).await?;
     load.judged().await?;
-    let told = warnings(&client, &look.namespace).await?;
+    let told = warnings(&client, &handle.namespace).await?;
     ensure!(told.is_empty(), "the warnings are {told:#?}");
     Ok(())
 }
 
 /// The way to a workload cluster, for Cluster API: it leads to the management plane.
-fn kubeconfig(bed: &Bed, look: &Look) -> Result<Value> {
+fn kubeconfig(bed: &Bed, handle: &ClusterHandle) -> Result<Value> {
     let file = bed.plane.kubeconfig_for(users::CAPI_CORE)?;
     let text = std::fs::read_to_string(file).with_context(|| format!("read {}", file.display()))?;
     Ok(json!({
         "apiVersion": "v1", "kind": "Secret", "type": names::CLUSTER_SECRET_TYPE,
         "metadata": {
-            "name": format!("{}-kubeconfig", look.cluster), "namespace": look.namespace,
-            "labels": {names::CLUSTER_NAME_LABEL: look.cluster},
+            "name": format!("{}-kubeconfig", handle.cluster), "namespace": handle.namespace,
+            "labels": {names::CLUSTER_NAME_LABEL: handle.cluster},
         },
         "stringData": {"value": text},
     }))
 }
 
 /// Has the Cluster say that its control plane works, and has for as long as the Cluster is there. Once said, it stays.
-async fn control_plane_works(look: &Look) -> Result<()> {
-    let clusters = look.api("Cluster");
-    let since = clusters.get(&look.cluster).await?.metadata.creation_timestamp;
+async fn control_plane_works(handle: &ClusterHandle) -> Result<()> {
+    let clusters = handle.api("Cluster");
+    let since = clusters.get(&handle.cluster).await?.metadata.creation_timestamp;
     let works = json!({
         "type": "ControlPlaneInitialized", "status": "True", "reason": "Initialized", "message": "",
         "lastTransitionTime": since,
     });
     let said = json!({
-        "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "metadata": {"name": look.cluster},
+        "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "metadata": {"name": handle.cluster},
         "status": {"conditions": [works]},
     });
     let parameters = PatchParams::apply("control-plane").force();
-    clusters.patch_status(&look.cluster, &parameters, &Patch::Apply(&said)).await.context("the Cluster's condition")?;
+    clusters
+        .patch_status(&handle.cluster, &parameters, &Patch::Apply(&said))
+        .await
+        .context("the Cluster's condition")?;
     Ok(())
 }
 
@@ -149,20 +152,20 @@ fn why_not<'m>(machine: &'m DynamicObject, type_: &str) -> Option<&'m str> {
 }
 
 /// Of etcd's Machines alone, which never have a Node. `node_startup`: seconds that it waits for one; 0: it does not.
-fn health_check(look: &Look, node_startup: u64) -> Value {
+fn health_check(handle: &ClusterHandle, node_startup: u64) -> Value {
     json!({
         "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "MachineHealthCheck",
-        "metadata": {"name": look.etcd, "namespace": look.namespace},
+        "metadata": {"name": handle.etcd, "namespace": handle.namespace},
         "spec": {
-            "clusterName": look.cluster,
-            "selector": {"matchLabels": {names::ETCD_CLUSTER_LABEL: look.etcd}},
+            "clusterName": handle.cluster,
+            "selector": {"matchLabels": {names::ETCD_CLUSTER_LABEL: handle.etcd}},
             "checks": {"nodeStartupTimeoutSeconds": node_startup},
         },
     })
 }
 
-async fn annotate(look: &Look, machine: &str, value: Value) -> Result<()> {
+async fn annotate(handle: &ClusterHandle, machine: &str, value: Value) -> Result<()> {
     let patch = Patch::Merge(json!({"metadata": {"annotations": {names::REMEDIATE_MACHINE_ANNOTATION: value}}}));
-    look.api("Machine").patch(machine, &PatchParams::default(), &patch).await?;
+    handle.api("Machine").patch(machine, &PatchParams::default(), &patch).await?;
     Ok(())
 }

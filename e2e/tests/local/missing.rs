@@ -7,7 +7,7 @@ use crate::load::LowLoad;
 use crate::shrinks::alone;
 use anyhow::{Context, Result, ensure};
 use e2e::bed::data::{Host, on, said, serves, stays_silent};
-use e2e::bed::{Bed, Look, Manifests, Membership};
+use e2e::bed::{Bed, ClusterHandle, Manifests, Membership};
 use e2e::observer::Silence;
 use e2e::until::until;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
@@ -31,19 +31,19 @@ const STRANGER: &str = "https://10.77.255.254:2380";
 /// The Secret with the CA is deleted. Meanwhile a machine dies: that is told all the same. The Secret is restored as the
 /// message asks, by name and data, which no backup has labels with: all is well again.
 pub(crate) async fn the_ca(bed: &mut Bed) -> Result<()> {
-    let look = up(bed, "ca-missing").await?;
-    let load = LowLoad::begin(bed, &look).await?;
-    let name = api::names::ca_secret(&look.cluster);
-    let backup = look.secrets().get(&name).await?;
-    look.secrets().delete(&name, &DeleteParams::default()).await?;
-    let message = look.until_condition("Ready", "False", "SecretInvalid", PATIENCE).await?;
+    let handle = up(bed, "ca-missing").await?;
+    let load = LowLoad::begin(bed, &handle).await?;
+    let name = api::names::ca_secret(&handle.cluster);
+    let backup = handle.secrets().get(&name).await?;
+    handle.secrets().delete(&name, &DeleteParams::default()).await?;
+    let message = handle.until_condition("Ready", "False", "SecretInvalid", PATIENCE).await?;
     ensure!(message.contains(&name), "the Secret is named: {message}");
 
-    let dead = look.member_names(3)[1].clone();
-    let machine = bed.machines.get(&look.namespace, &dead)?;
+    let dead = handle.member_names(3)[1].clone();
+    let machine = bed.machines.get(&handle.namespace, &dead)?;
     bed.fault(&format!("{dead} is killed"), &[&machine], Silence::Lasting);
     on(&machine, Machine::kill).await?;
-    let message = look
+    let message = handle
         .until_condition("MembersHealthy", "False", "MemberUnhealthy", NOTICED)
         .await
         .context("a machine dies while the CA is missing")?;
@@ -55,15 +55,15 @@ pub(crate) async fn the_ca(bed: &mut Bed) -> Result<()> {
         type_: backup.type_.clone(),
         ..Secret::default()
     };
-    look.secrets().create(&PostParams::default(), &restored).await?;
+    handle.secrets().create(&PostParams::default(), &restored).await?;
     bed.fault_is_over(&format!("{dead} is switched on"), &[&machine]);
     Host::power_on(&machine).await?;
-    look.until_condition("Ready", "True", "Ready", PATIENCE).await.context("the CA is back, without its labels")?;
+    handle.until_condition("Ready", "True", "Ready", PATIENCE).await.context("the CA is back, without its labels")?;
     // Nobody owns it now, as one that a user has made: clusterctl moves it by its label.
     let mut wanted = backup.labels().clone();
     wanted.insert(api::names::MOVE_LABEL.to_owned(), String::new());
     until("the Secret has its labels again, and clusterctl's", NOTICED, async || {
-        let labels = look.secrets().get(&name).await?.labels().clone();
+        let labels = handle.secrets().get(&name).await?.labels().clone();
         ensure!(labels == wanted, "{labels:?} instead of {wanted:?}");
         Ok(Some(()))
     })
@@ -74,18 +74,18 @@ pub(crate) async fn the_ca(bed: &mut Bed) -> Result<()> {
 /// A member is removed with etcdctl. That its Machine has no member any more is told; what was written is there, and
 /// neither its machine nor the bootstrap commands bring it back.
 pub(crate) async fn a_member(bed: &mut Bed) -> Result<()> {
-    let look = up(bed, "member-missing").await?;
-    let names = look.member_names(3);
-    let machine = |number: usize| bed.machines.get(&look.namespace, &names[number]);
+    let handle = up(bed, "member-missing").await?;
+    let names = handle.member_names(3);
+    let machine = |number: usize| bed.machines.get(&handle.namespace, &names[number]);
     let (witness, removed) = (machine(0)?, machine(2)?);
-    let load = LowLoad::begin(bed, &look).await?;
+    let load = LowLoad::begin(bed, &handle).await?;
     let list = Membership::on(witness.clone()).await?;
     let member = list.members.iter().find(|member| member.name == names[2]).context("it is not listed")?;
     bed.fault(&format!("{} is removed by hand", names[2]), &[&removed], Silence::Lasting);
     is_removed(&witness, &member.id).await?;
 
     until("the missing member is told", NOTICED, async || {
-        let conditions = look.status().await?.conditions;
+        let conditions = handle.status().await?.conditions;
         let find = |type_: &str| conditions.iter().find(|condition| condition.type_ == type_);
         let healthy = find("MembersHealthy").context("no condition MembersHealthy")?;
         let since = format!("of Machine {} has been missing from the member list since 2", names[2]);
@@ -98,7 +98,7 @@ pub(crate) async fn a_member(bed: &mut Bed) -> Result<()> {
     })
     .await?;
     until("an event tells of the missing member", NOTICED, async || {
-        let events = look.events_about("EtcdCluster", &look.etcd).await?;
+        let events = handle.events_about("EtcdCluster", &handle.etcd).await?;
         let next = format!("to have it replaced at once, delete Machine {}", names[2]);
         let told = events.iter().any(|event| event.starts_with("Warning MemberMissing: ") && event.contains(&next));
         ensure!(told, "no event tells of {}: {events:?}", names[2]);
@@ -123,33 +123,33 @@ pub(crate) async fn a_member(bed: &mut Bed) -> Result<()> {
 /// What later members are told and admitted by is deleted while all is well, and somebody adds a learner by hand: the
 /// Secret is made again with the same content, the stranger is told and left alone, and nothing is added beside it.
 pub(crate) async fn the_init_secret(bed: &mut Bed) -> Result<()> {
-    let look = up(bed, "init-missing").await?;
-    let load = LowLoad::begin(bed, &look).await?;
-    let (machines, name) = (look.etcd_machines().await?, api::names::init_secret(&look.cluster));
-    let urls = look.secret(&name, "clientUrls").await?;
-    let id = look.secret(&name, "clusterId").await?;
-    let locks = Api::<ConfigMap>::namespaced(bed.client(), &look.namespace);
+    let handle = up(bed, "init-missing").await?;
+    let load = LowLoad::begin(bed, &handle).await?;
+    let (machines, name) = (handle.etcd_machines().await?, api::names::init_secret(&handle.cluster));
+    let urls = handle.secret(&name, "clientUrls").await?;
+    let id = handle.secret(&name, "clusterId").await?;
+    let locks = Api::<ConfigMap>::namespaced(bed.client(), &handle.namespace);
     let found = locks.list(&ListParams::default()).await?;
-    let lock = api::names::init_lock(&look.cluster);
+    let lock = api::names::init_lock(&handle.cluster);
     ensure!(found.iter().any(|found| found.name_any() == lock), "there is no init lock");
     locks.delete(&lock, &DeleteParams::default()).await?;
-    look.secrets().delete(&name, &DeleteParams::default()).await?;
+    handle.secrets().delete(&name, &DeleteParams::default()).await?;
     until("the init Secret is there again", NOTICED, async || {
-        let same = look.secret(&name, "clientUrls").await? == urls && look.secret(&name, "clusterId").await? == id;
+        let same = handle.secret(&name, "clientUrls").await? == urls && handle.secret(&name, "clusterId").await? == id;
         ensure!(same, "it says something else");
         Ok(Some(()))
     })
     .await?;
 
-    let witness = bed.machines.get(&look.namespace, &machines[0])?;
+    let witness = bed.machines.get(&handle.namespace, &machines[0])?;
     adds_a_stranger(&witness).await?;
     // All that is wanted is there: it is Ready, and says of the stranger what it is.
-    let message = look.until_condition("MembersHealthy", "Unknown", "HealthUnknown", NOTICED).await?;
+    let message = handle.until_condition("MembersHealthy", "Unknown", "HealthUnknown", NOTICED).await?;
     ensure!(message.contains("runs on no Machine"), "it says: {message}");
     let patch = Patch::Merge(json!({"spec": {"replicas": 5}}));
-    look.etcds().patch(&look.etcd, &PatchParams::default(), &patch).await?;
+    handle.etcds().patch(&handle.etcd, &PatchParams::default(), &patch).await?;
     until("growth waits for the stranger", NOTICED, async || {
-        let conditions = look.status().await?.conditions;
+        let conditions = handle.status().await?.conditions;
         let ready = conditions.into_iter().find(|condition| condition.type_ == "Ready");
         let message = ready.map(|ready| ready.message).unwrap_or_default();
         let told = message.contains(STRANGER) && message.contains("etcdctl member remove");
@@ -160,7 +160,7 @@ pub(crate) async fn the_init_secret(bed: &mut Bed) -> Result<()> {
     tokio::time::sleep(STEADY).await;
     let list = Membership::on(witness.clone()).await?;
     ensure!(list.members.len() == 4 && list.voters() == machines, "{list:?}");
-    ensure!(look.status().await?.members.len() == 4, "the status does not show it");
+    ensure!(handle.status().await?.members.len() == 4, "the status does not show it");
     load.judged().await
 }
 
@@ -173,28 +173,28 @@ pub(crate) async fn is_replaced(bed: &mut Bed) -> Result<()> {
         etcd["spec"]["healthCheck"] =
             json!({"intervalSeconds": interval, "unhealthyAfterSeconds": after, "startupGraceSeconds": GRACE});
     });
-    let look = alone(bed, manifests).await?;
-    let names = look.etcd_machines().await?;
+    let handle = alone(bed, manifests).await?;
+    let names = handle.etcd_machines().await?;
     let (witness, removed) =
-        (bed.machines.get(&look.namespace, &names[0])?, bed.machines.get(&look.namespace, &names[2])?);
+        (bed.machines.get(&handle.namespace, &names[0])?, bed.machines.get(&handle.namespace, &names[2])?);
     let before = Membership::on(witness.clone()).await?;
     let member = before.members.iter().find(|member| member.name == names[2]).context("it is not listed")?;
-    let load = LowLoad::begin(bed, &look).await?;
+    let load = LowLoad::begin(bed, &handle).await?;
     bed.fault(&format!("{} is removed by hand", names[2]), &[&removed], Silence::Lasting);
     is_removed(&witness, &member.id).await?;
     let begun = Instant::now();
-    let message = look.until_condition("MembersHealthy", "False", "MemberMissing", NOTICED).await?;
+    let message = handle.until_condition("MembersHealthy", "False", "MemberMissing", NOTICED).await?;
     ensure!(message.contains(&names[2]), "the member is named: {message}");
-    let machines = replaced(bed, &look, &names[2]).await?;
-    println!("  {}: replaced after {:.0} s", look.namespace, begun.elapsed().as_secs_f32());
+    let machines = replaced(bed, &handle, &names[2]).await?;
+    println!("  {}: replaced after {:.0} s", handle.namespace, begun.elapsed().as_secs_f32());
     ensure!(begun.elapsed() >= seconds(GRACE)?, "it had {:?}, and {GRACE} s are its grace", begun.elapsed());
     let after = Membership::on(witness.clone()).await?;
     let stayed = before.stayed(&after);
     ensure!(after.cluster_id == before.cluster_id && stayed == 2, "etcd was {before:?}, and is {after:?}");
-    only_theirs(bed, &look, &machines).await?;
+    only_theirs(bed, &handle, &machines).await?;
 
     let begun = adds_a_stranger(&witness).await?;
-    let message = look.until_condition("MembersHealthy", "Unknown", "HealthUnknown", NOTICED).await?;
+    let message = handle.until_condition("MembersHealthy", "Unknown", "HealthUnknown", NOTICED).await?;
     ensure!(message.contains("runs on no Machine"), "it says: {message}");
     let now = until("the stranger is removed", PATIENCE, async || {
         let list = Membership::on(witness.clone()).await?;
@@ -202,12 +202,12 @@ pub(crate) async fn is_replaced(bed: &mut Bed) -> Result<()> {
         Ok(Some(list))
     })
     .await?;
-    println!("  {}: the stranger was removed after {:.0} s", look.namespace, begun.elapsed().as_secs_f32());
+    println!("  {}: the stranger was removed after {:.0} s", handle.namespace, begun.elapsed().as_secs_f32());
     let patience = seconds(CHECKS.1 + GRACE)?;
     ensure!(begun.elapsed() >= patience, "it had {:?}, and {patience:?} are its time", begun.elapsed());
     ensure!(now == after, "the members were {after:?}, and are {now:?}");
-    told(&look, &["Normal MemberRemoved: ", "which no Machine carried"]).await?;
-    ensure!(look.etcd_machines().await? == machines, "the Machines are {:?}", look.etcd_machines().await?);
+    told(&handle, &["Normal MemberRemoved: ", "which no Machine carried"]).await?;
+    ensure!(handle.etcd_machines().await? == machines, "the Machines are {:?}", handle.etcd_machines().await?);
     load.judged().await
 }
 
@@ -242,17 +242,17 @@ fn seconds(seconds: i64) -> Result<Duration> {
 }
 
 /// A cluster of three that is up.
-async fn up(bed: &Bed, namespace: &str) -> Result<Look> {
+async fn up(bed: &Bed, namespace: &str) -> Result<ClusterHandle> {
     let client = bed.client();
-    Look::make_namespace(&client, namespace).await?;
+    ClusterHandle::make_namespace(&client, namespace).await?;
     let manifests = Manifests::new(namespace, "demo")?.with("EtcdCluster", |etcd| {
         etcd["spec"]["healthCheck"] = json!({"intervalSeconds": CHECKS.0, "unhealthyAfterSeconds": CHECKS.1});
         // The dead one is to come back, and not to be replaced when the CA is there again.
         etcd["spec"]["remediation"] = json!({"mode": "Report"});
     });
-    let look = Look::at(&client, &manifests);
+    let handle = ClusterHandle::new(&client, &manifests);
     manifests.apply(&client).await?;
-    look.until_ready(PATIENCE).await?;
-    released(&look).await?;
-    Ok(look)
+    handle.until_ready(PATIENCE).await?;
+    released(&handle).await?;
+    Ok(handle)
 }

@@ -4,7 +4,7 @@ use crate::boots::look_again;
 use crate::bring_up::{PATIENCE, released};
 use crate::kills::made_once;
 use anyhow::{Result, bail, ensure};
-use e2e::bed::{Bed, Look, Manifests};
+use e2e::bed::{Bed, ClusterHandle, Manifests};
 use e2e::until::until;
 use serde_json::json;
 use std::time::Duration;
@@ -16,9 +16,9 @@ const AWAY: Duration = Duration::from_secs(20);
 /// the bring-up goes on, and makes nothing twice.
 pub(crate) async fn api_server_away(bed: &mut Bed) -> Result<()> {
     let client = bed.client();
-    Look::make_namespace(&client, "outage").await?;
+    ClusterHandle::make_namespace(&client, "outage").await?;
     let manifests = Manifests::new("outage", "demo")?;
-    let look = Look::at(&client, &manifests);
+    let handle = ClusterHandle::new(&client, &manifests);
     let before = bed.plane.mark();
     manifests.apply(&client).await?;
     let second = "demo-etcd-1";
@@ -26,13 +26,13 @@ pub(crate) async fn api_server_away(bed: &mut Bed) -> Result<()> {
         Ok(bed.machines.get("outage", second).is_ok().then_some(()))
     })
     .await?;
-    let first = look.member_names(1);
-    let etcd = look.membership(&bed.machines, &first).await?;
+    let first = handle.member_names(1);
+    let etcd = handle.membership(&bed.machines, &first).await?;
     let process = bed.machines.get("outage", &first[0])?.first_process();
 
     bed.plane.stop_apiserver().await?;
     tokio::time::sleep(AWAY).await;
-    let during = look.membership(&bed.machines, &first).await?;
+    let during = handle.membership(&bed.machines, &first).await?;
     ensure!(during.cluster_id == etcd.cluster_id, "etcd was {etcd:?}, and is {during:?}");
     bed.plane.start_apiserver().await?;
     // Where they elect a leader, Cluster API's managers end when they cannot reach the API server for ten seconds, and
@@ -42,15 +42,15 @@ pub(crate) async fn api_server_away(bed: &mut Bed) -> Result<()> {
     }
 
     // The watches are back long before anybody would wonder.
-    look_again(&look, &json!({"spec": {"healthCheck": {"unhealthyAfterSeconds": 61}}})).await?;
-    look.until_ready(PATIENCE).await?;
-    released(&look).await?;
-    bed.exactly(&[(&look, 3)]).await?;
+    look_again(&handle, &json!({"spec": {"healthCheck": {"unhealthyAfterSeconds": 61}}})).await?;
+    handle.until_ready(PATIENCE).await?;
+    released(&handle).await?;
+    bed.exactly(&[(&handle, 3)]).await?;
     made_once(bed, "outage", before)?;
     let same = bed.machines.get("outage", &first[0])?.first_process() == process;
     ensure!(same, "machine {} was started again", first[0]);
     // Members that were never unwell are not said to have been.
-    let alarms: Vec<String> = look.warnings(3).await?.into_iter().filter(|line| line.contains("Unhealthy")).collect();
+    let alarms: Vec<String> = handle.warnings(3).await?.into_iter().filter(|line| line.contains("Unhealthy")).collect();
     if !alarms.is_empty() {
         bail!("false alarms: {alarms:?}");
     }

@@ -8,7 +8,7 @@ use crate::records::{Warning, told};
 use anyhow::{Context, Result, ensure};
 use api::names;
 use crowd::{Crowd, Seat};
-use e2e::bed::{Bed, Look, first_address};
+use e2e::bed::{Bed, ClusterHandle, first_address};
 use e2e::observer::Silence;
 use e2e::scenarios::is_full;
 use e2e::until::until;
@@ -151,35 +151,35 @@ fn open_files(bed: &mut Bed) -> Result<usize> {
 /// nothing answers any more: they may have moved to where the names lead. The LocalMachines are paused meanwhile, as
 /// their controller would correct the addresses.
 async fn with_unknown_names(bed: &Bed, crowd: &Crowd) -> Result<()> {
-    let (look, seats) = (crowd.any()?, crowd.seats().await?);
+    let (handle, seats) = (crowd.any()?, crowd.seats().await?);
     stream::iter(&seats)
         .map(|Seat { machine, .. }| async move {
             let unknown = json!([{"type": "InternalDNS", "address": format!("{machine}{UNKNOWN}")}]);
-            show(look, machine, &unknown).await
+            show(handle, machine, &unknown).await
         })
         .buffer_unordered(AT_ONCE)
         .try_collect::<()>()
         .await?;
-    all_hang(bed, look, &seats, true)?;
+    all_hang(bed, handle, &seats, true)?;
     let result = async {
         doubted(crowd).await.context("the names are asked")?;
         tokio::time::sleep(LASTS).await;
         nobody_is_blamed(crowd).await
     };
     let result = result.await;
-    all_hang(bed, look, &seats, false)?;
-    show_their_own(look, &seats).await?;
+    all_hang(bed, handle, &seats, false)?;
+    show_their_own(handle, &seats).await?;
     result
 }
 
 /// Whether the machines, real or simulated, take connections and never answer.
-fn all_hang(bed: &Bed, look: &Look, seats: &[Seat], hang: bool) -> Result<()> {
+fn all_hang(bed: &Bed, handle: &ClusterHandle, seats: &[Seat], hang: bool) -> Result<()> {
     for Seat { machine, address } in seats {
         match bed.frozen() {
             Some(frozen) if hang => frozen.freeze(*address)?,
             Some(frozen) => frozen.thaw(*address)?,
             None => {
-                let found = bed.machines.get(&look.namespace, machine)?;
+                let found = bed.machines.get(&handle.namespace, machine)?;
                 if hang {
                     bed.fault(&format!("{machine} hangs"), &[&found], Silence::Lasting);
                     found.freeze()?;
@@ -194,10 +194,10 @@ fn all_hang(bed: &Bed, look: &Look, seats: &[Seat], hang: bool) -> Result<()> {
 }
 
 /// Lets the Machines show their machines' addresses again, and waits until all do.
-async fn show_their_own(look: &Look, seats: &[Seat]) -> Result<()> {
-    let own = stream::iter(seats).map(|seat| show_its_own(look, &seat.machine));
+async fn show_their_own(handle: &ClusterHandle, seats: &[Seat]) -> Result<()> {
+    let own = stream::iter(seats).map(|seat| show_its_own(handle, &seat.machine));
     own.buffer_unordered(AT_ONCE).try_collect::<()>().await?;
-    let (machines, mut looks) = (look.api("Machine"), 0);
+    let (machines, mut looks) = (handle.api("Machine"), 0);
     until("no Machine shows a name", PATIENCE * 2, async || {
         // As in `show`: Cluster API looks again after minutes only.
         looks += 1;
@@ -234,9 +234,9 @@ async fn with_other_certificates(bed: &mut Bed, crowd: &Crowd) -> Result<()> {
 /// Certificate and key of each cluster's CA.
 async fn own_authorities(crowd: &Crowd) -> Result<Vec<[String; 2]>> {
     let mut own = Vec::new();
-    for look in &crowd.looks {
-        let secret = names::ca_secret(&look.cluster);
-        own.push([look.secret(&secret, "tls.crt").await?, look.secret(&secret, "tls.key").await?]);
+    for handle in &crowd.looks {
+        let secret = names::ca_secret(&handle.cluster);
+        own.push([handle.secret(&secret, "tls.crt").await?, handle.secret(&secret, "tls.key").await?]);
     }
     Ok(own)
 }
@@ -248,7 +248,7 @@ async fn with_the_authority_of_another(
     own: &[[String; 2]],
     seen: impl AsyncFnOnce() -> Result<()>,
 ) -> Result<()> {
-    replace(crowd.looks.iter().map(|look| (look, CERT, KEY))).await?;
+    replace(crowd.looks.iter().map(|handle| (handle, CERT, KEY))).await?;
     let result = async {
         seen().await?;
         tokio::time::sleep(LASTS).await;
@@ -256,17 +256,17 @@ async fn with_the_authority_of_another(
     };
     let result = result.await;
     let own = own.iter().map(|[certificate, key]| (certificate.as_str(), key.as_str()));
-    replace(crowd.looks.iter().zip(own).map(|(look, (certificate, key))| (look, certificate, key))).await?;
+    replace(crowd.looks.iter().zip(own).map(|(handle, (certificate, key))| (handle, certificate, key))).await?;
     result
 }
 
 /// Replaces the CA of each of these clusters, by a certificate and a key.
-async fn replace<'a>(authorities: impl Iterator<Item = (&'a Look, &'a str, &'a str)>) -> Result<()> {
+async fn replace<'a>(authorities: impl Iterator<Item = (&'a ClusterHandle, &'a str, &'a str)>) -> Result<()> {
     stream::iter(authorities)
-        .map(|(look, certificate, key)| async move {
+        .map(|(handle, certificate, key)| async move {
             let patch = Patch::Merge(json!({"stringData": {"tls.crt": certificate, "tls.key": key}}));
-            let secret = names::ca_secret(&look.cluster);
-            look.secrets().patch(&secret, &PatchParams::default(), &patch).await.context("replace the CA")?;
+            let secret = names::ca_secret(&handle.cluster);
+            handle.secrets().patch(&secret, &PatchParams::default(), &patch).await.context("replace the CA")?;
             anyhow::Ok(())
         })
         .buffer_unordered(AT_ONCE)

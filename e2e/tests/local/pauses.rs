@@ -10,7 +10,7 @@ use crate::rolls::{FOLLOWERS, ROLLOUT, another_spec, changed, nothing_is_lost, r
 use crate::shrinks::alone;
 use anyhow::{Context, Result, ensure};
 use api::names::PAUSED_ANNOTATION;
-use e2e::bed::{Bed, Look, Manifests, Membership};
+use e2e::bed::{Bed, ClusterHandle, Manifests, Membership};
 use e2e::history::History;
 use e2e::plane::{Mark, Request, users};
 use e2e::until::until;
@@ -27,32 +27,34 @@ const THRESHOLDS: u64 = 3;
 /// goes; afterwards the rollout goes on, and each Machine is replaced once.
 pub(crate) async fn in_a_rollout(bed: &mut Bed) -> Result<()> {
     let bed = &*bed;
-    let look = alone(bed, Manifests::new("pauses-rollout", "demo")?).await?;
-    let old = look.etcd_machines().await?;
-    let writers = History::begin(bed.world(), &look.namespace, &look.staged_etcd_access().await?, FOLLOWERS).await?;
+    let handle = alone(bed, Manifests::new("pauses-rollout", "demo")?).await?;
+    let old = handle.etcd_machines().await?;
+    let writers =
+        History::begin(bed.world(), &handle.namespace, &handle.staged_etcd_access().await?, FOLLOWERS).await?;
     let begun = bed.plane.mark();
-    changed(&look, &another_spec()).await?;
-    let operation = until("the first old member leaves", ROLLOUT, async || Ok(look.status().await?.operation)).await?;
-    pause(&look, "Cluster", &look.cluster, &json!({"spec": {"paused": true}})).await?;
-    look.until_condition("Paused", "True", "Paused", PATIENCE).await?;
-    let machines = look.etcd_machines().await?;
+    changed(&handle, &another_spec()).await?;
+    let operation =
+        until("the first old member leaves", ROLLOUT, async || Ok(handle.status().await?.operation)).await?;
+    pause(&handle, "Cluster", &handle.cluster, &json!({"spec": {"paused": true}})).await?;
+    handle.until_condition("Paused", "True", "Paused", PATIENCE).await?;
+    let machines = handle.etcd_machines().await?;
     println!("  paused at {operation:?}: there are {machines:?}");
     ensure!(machines.iter().any(|name| old.contains(name)), "the rollout is over already: nothing is shown");
 
-    let before = members(bed, &look, &machines).await?;
+    let before = members(bed, &handle, &machines).await?;
     let mark = bed.plane.mark();
     tokio::time::sleep(STILL).await;
-    nothing_was_written(bed, &look, mark)?;
-    let after = members(bed, &look, &machines).await?;
+    nothing_was_written(bed, &handle, mark)?;
+    let after = members(bed, &handle, &machines).await?;
     ensure!(after == before, "etcd was {before:?}, and is {after:?}");
-    ensure!(look.etcd_machines().await? == machines, "the Machines were {machines:?}");
+    ensure!(handle.etcd_machines().await? == machines, "the Machines were {machines:?}");
 
-    pause(&look, "Cluster", &look.cluster, &json!({"spec": {"paused": false}})).await?;
-    rolled(bed, &look, &old, &writers).await?;
-    look.until_condition("Paused", "False", "NotPaused", PATIENCE).await?;
-    deleted(bed, &look, begun, &old)?;
+    pause(&handle, "Cluster", &handle.cluster, &json!({"spec": {"paused": false}})).await?;
+    rolled(bed, &handle, &old, &writers).await?;
+    handle.until_condition("Paused", "False", "NotPaused", PATIENCE).await?;
+    deleted(bed, &handle, begun, &old)?;
     // No member is left that has the log from its beginning.
-    let figures = nothing_is_lost(&look, writers, &[]).await?;
+    let figures = nothing_is_lost(&handle, writers, &[]).await?;
     ensure!(figures.longest_stall <= STALL, "{figures}");
     Ok(())
 }
@@ -61,56 +63,56 @@ pub(crate) async fn in_a_rollout(bed: &mut Bed) -> Result<()> {
 /// is replaced, once.
 pub(crate) async fn of_a_repair(bed: &mut Bed) -> Result<()> {
     let bed = &*bed;
-    let look = alone(bed, checked(Manifests::new("pauses-repair", "demo")?, IMPATIENT)).await?;
-    let load = LowLoad::begin(bed, &look).await?;
-    let machines = look.etcd_machines().await?;
-    let before = members(bed, &look, &machines).await?;
+    let handle = alone(bed, checked(Manifests::new("pauses-repair", "demo")?, IMPATIENT)).await?;
+    let load = LowLoad::begin(bed, &handle).await?;
+    let machines = handle.etcd_machines().await?;
+    let before = members(bed, &handle, &machines).await?;
     let set = |value: Value| json!({"metadata": {"annotations": {PAUSED_ANNOTATION: value}}});
-    pause(&look, "EtcdCluster", &look.etcd, &set(json!(""))).await?;
-    look.until_condition("Paused", "True", "Paused", PATIENCE).await?;
+    pause(&handle, "EtcdCluster", &handle.etcd, &set(json!(""))).await?;
+    handle.until_condition("Paused", "True", "Paused", PATIENCE).await?;
 
     let mark = bed.plane.mark();
-    let mut told = look.status().await?.members.into_iter();
+    let mut told = handle.status().await?.members.into_iter();
     let dead = told.find(|member| !member.leader).context("there is no follower")?.machine;
-    repair::dies(bed, &look, &dead).await?;
+    repair::dies(bed, &handle, &dead).await?;
     tokio::time::sleep(Duration::from_secs(THRESHOLDS * IMPATIENT.unsigned_abs())).await;
-    nothing_was_written(bed, &look, mark)?;
-    let status = look.status().await?;
+    nothing_was_written(bed, &handle, mark)?;
+    let status = handle.status().await?;
     ensure!(status.last_remediation.is_none() && status.operation.is_none(), "{:?}", status.conditions);
-    ensure!(look.etcd_machines().await? == machines, "the Machines were {machines:?}");
+    ensure!(handle.etcd_machines().await? == machines, "the Machines were {machines:?}");
 
-    pause(&look, "EtcdCluster", &look.etcd, &set(Value::Null)).await?;
-    let left = replaced(bed, &look, &dead).await?;
-    only_theirs(bed, &look, &left).await?;
-    let etcd = look.membership(&bed.machines, &left).await?;
+    pause(&handle, "EtcdCluster", &handle.etcd, &set(Value::Null)).await?;
+    let left = replaced(bed, &handle, &dead).await?;
+    only_theirs(bed, &handle, &left).await?;
+    let etcd = handle.membership(&bed.machines, &left).await?;
     let stayed = before.stayed(&etcd);
     ensure!(etcd.cluster_id == before.cluster_id && stayed == 2, "etcd was {before:?}, and is {etcd:?}");
-    deleted(bed, &look, mark, std::slice::from_ref(&dead))?;
+    deleted(bed, &handle, mark, std::slice::from_ref(&dead))?;
     load.judged().await
 }
 
 /// Pauses something, or lifts the pause.
-async fn pause(look: &Look, kind: &str, name: &str, patch: &Value) -> Result<()> {
-    let patched = look.api(kind).patch(name, &PatchParams::default(), &Patch::Merge(patch)).await;
+async fn pause(handle: &ClusterHandle, kind: &str, name: &str, patch: &Value) -> Result<()> {
+    let patched = handle.api(kind).patch(name, &PatchParams::default(), &Patch::Merge(patch)).await;
     patched.with_context(|| format!("patch {kind} {name}"))?;
     Ok(())
 }
 
 /// By the API server's own account: we have written nothing in the cluster's namespace, but for status and events.
-fn nothing_was_written(bed: &Bed, look: &Look, mark: Mark) -> Result<()> {
-    let here = |request: &Request| request.namespace == look.namespace && request.resource != "events";
+fn nothing_was_written(bed: &Bed, handle: &ClusterHandle, mark: Mark) -> Result<()> {
+    let here = |request: &Request| request.namespace == handle.namespace && request.resource != "events";
     let ours = bed.plane.requests_since(mark)?.user(users::PROVIDER).writes().filter(here);
     let others = ours.filter(|request| request.subresource.is_empty());
     ensure!(others.is_empty(), "in the pause was written:\n{others}");
-    println!("  {}: in the pause a status was written {} times, and nothing else", look.namespace, ours.len());
+    println!("  {}: in the pause a status was written {} times, and nothing else", handle.namespace, ours.len());
     Ok(())
 }
 
 /// The member list, by the first of these members that answers: one may be leaving.
-async fn members(bed: &Bed, look: &Look, names: &[String]) -> Result<Membership> {
+async fn members(bed: &Bed, handle: &ClusterHandle, names: &[String]) -> Result<Membership> {
     until("a member answers", PATIENCE, async || {
         for name in names {
-            if let Ok(list) = Membership::on(bed.machines.get(&look.namespace, name)?).await {
+            if let Ok(list) = Membership::on(bed.machines.get(&handle.namespace, name)?).await {
                 return Ok(Some(list));
             }
         }

@@ -9,7 +9,7 @@ use crate::kills::made_once;
 use crate::load::LowLoad;
 use crate::records::warnings;
 use anyhow::{Context, Result, ensure};
-use e2e::bed::{Bed, Look, Manifests};
+use e2e::bed::{Bed, ClusterHandle, Manifests};
 use e2e::faults::{ApiCall, Ending, Fault, FaultyManager, How, Place, Snapshot, Strike, Sweep, Writes};
 use e2e::until::until;
 use middle::Middle;
@@ -124,39 +124,39 @@ struct Story<'a> {
 impl Story<'_> {
     async fn live(&self, namespace: &str, place: Option<Place>) -> Result<Lived> {
         let (bed, client) = (self.bed, self.bed.client());
-        Look::make_namespace(&client, namespace).await?;
+        ClusterHandle::make_namespace(&client, namespace).await?;
         let rules = place.iter().map(|place| place.rule(0)).collect();
         let manager = FaultyManager::start(bed, namespace, Some(namespace), rules).await?;
         let before = bed.plane.mark();
         let manifests = Manifests::new(namespace, "demo")?.replicas(i64::try_from(self.replicas)?);
-        let look = Look::at(&client, &manifests);
+        let handle = ClusterHandle::new(&client, &manifests);
         manifests.apply(&client).await?;
-        let load = LowLoad::begin_early(bed, &look).await?;
-        look.until_ready(PATIENCE).await?;
-        released(&look).await?;
-        bed.exactly(&[(&look, self.replicas)]).await?;
-        let up = self.settled(&look, &manager).await?;
+        let load = LowLoad::begin_early(bed, &handle).await?;
+        handle.until_ready(PATIENCE).await?;
+        released(&handle).await?;
+        bed.exactly(&[(&handle, self.replicas)]).await?;
+        let up = self.settled(&handle, &manager).await?;
         made_once(bed, namespace, before)?;
         load.judged().await?;
-        look.delete("Cluster", &look.cluster).await?;
-        gone(&look).await?;
+        handle.delete("Cluster", &handle.cluster).await?;
+        gone(&handle).await?;
         if is_template_not_owned(&manager.strikes()) {
-            look.delete("LocalMachineTemplate", &look.etcd).await.context("a template without an owner stays")?;
+            handle.delete("LocalMachineTemplate", &handle.etcd).await.context("a template without an owner stays")?;
         }
-        all_is_gone(bed, &look).await.context("the deletion")?;
+        all_is_gone(bed, &handle).await.context("the deletion")?;
         let strikes = manager.strikes();
         let warnings = unexpected(warnings(&client, namespace).await?, &strikes)?;
         ensure!(warnings.is_empty(), "{} warnings: {warnings:#?}", warnings.len());
         Ok(Lived { up, writes: manager.stop().await?, strikes })
     }
 
-    async fn settled(&self, look: &Look, manager: &FaultyManager) -> Result<Snapshot> {
-        let template = format!("LocalMachineTemplate {} ", look.etcd);
-        let mut last = Snapshot::of(look).await?;
-        until(format!("nothing of {} changes any more", look.namespace), SETTLES, async || {
+    async fn settled(&self, handle: &ClusterHandle, manager: &FaultyManager) -> Result<Snapshot> {
+        let template = format!("LocalMachineTemplate {} ", handle.etcd);
+        let mut last = Snapshot::of(handle).await?;
+        until(format!("nothing of {} changes any more", handle.namespace), SETTLES, async || {
             if let Some(wanted) = &self.wanted {
                 tokio::time::sleep(CALM).await;
-                last = Snapshot::of(look).await?;
+                last = Snapshot::of(handle).await?;
                 let mut differences = last.differences(wanted);
                 if is_template_not_owned(&manager.strikes()) {
                     differences.retain(|difference| !difference.starts_with(&template));
@@ -165,7 +165,7 @@ impl Story<'_> {
                 return Ok(Some(last.clone()));
             }
             tokio::time::sleep(SETTLED).await;
-            let now = Snapshot::of(look).await?;
+            let now = Snapshot::of(handle).await?;
             let differences = now.differences(&last);
             last = now;
             ensure!(differences.is_empty(), "{}", differences.join("; "));
@@ -197,10 +197,10 @@ fn unexpected(mut warnings: Vec<String>, strikes: &[Strike<ApiCall>]) -> Result<
 }
 
 /// Waits until the Cluster is gone, which is what is left last.
-async fn gone(look: &Look) -> Result<()> {
-    until(format!("Cluster {} of {} is gone", look.cluster, look.namespace), PATIENCE, async || {
+async fn gone(handle: &ClusterHandle) -> Result<()> {
+    until(format!("Cluster {} of {} is gone", handle.cluster, handle.namespace), PATIENCE, async || {
         tokio::time::sleep(CALM).await;
-        Ok(look.names("Cluster", "").await?.is_empty().then_some(()))
+        Ok(handle.names("Cluster", "").await?.is_empty().then_some(()))
     })
     .await
 }

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use e2e::bed::data::on;
 use e2e::bed::illness::etcd_data;
 use e2e::bed::lossy_disk::{can_be_made, cut_power, has_lost, is_mounted, on_every_machine};
-use e2e::bed::{Bed, Look, Manifests};
+use e2e::bed::{Bed, ClusterHandle, Manifests};
 use e2e::history::{History, Load, MemberData};
 use e2e::observer::Silence;
 use e2e::until::until;
@@ -41,43 +41,43 @@ pub(crate) async fn lose_what_was_not_synced(bed: &mut Bed) -> Result<()> {
     }
     let manifests = Manifests::new("power-cuts", "demo")?
         .with("EtcdCluster", |etcd| on_every_machine(&mut etcd["spec"]["etcdadmConfigSpec"]));
-    let look = used(bed, checked(manifests, UNHEALTHY)).await?;
-    let names = look.etcd_machines().await?;
-    let machines = bed.machines_of(&look.namespace, &names)?;
-    let before = (look.membership(&bed.machines, &names).await?, look.status().await?.endpoints);
-    let writers = History::begin(bed.world(), &look.namespace, &look.etcd_access().await?, Load::default()).await?;
+    let handle = used(bed, checked(manifests, UNHEALTHY)).await?;
+    let names = handle.etcd_machines().await?;
+    let machines = bed.machines_of(&handle.namespace, &names)?;
+    let before = (handle.membership(&bed.machines, &names).await?, handle.status().await?.endpoints);
+    let writers = History::begin(bed.world(), &handle.namespace, &handle.etcd_access().await?, Load::default()).await?;
 
     tokio::time::sleep(LOADED).await;
-    let leader = look.status().await?.members.into_iter().find(|member| member.leader).context("nobody leads")?;
-    let leader = vec![bed.machines.get(&look.namespace, &leader.machine)?];
-    loses_power(bed, &look, &leader, &WHILE_IT_STARTS).await.context("the leader's machine")?;
+    let leader = handle.status().await?.members.into_iter().find(|member| member.leader).context("nobody leads")?;
+    let leader = vec![bed.machines.get(&handle.namespace, &leader.machine)?];
+    loses_power(bed, &handle, &leader, &WHILE_IT_STARTS).await.context("the leader's machine")?;
     tokio::time::sleep(LOADED).await;
-    loses_power(bed, &look, &machines, &[]).await.context("all machines")?;
+    loses_power(bed, &handle, &machines, &[]).await.context("all machines")?;
     tokio::time::sleep(LOADED).await;
 
     let after = until("every member answers", PATIENCE, async || {
-        Ok(Some((look.membership(&bed.machines, &names).await?, look.status().await?.endpoints)))
+        Ok(Some((handle.membership(&bed.machines, &names).await?, handle.status().await?.endpoints)))
     })
     .await?;
     ensure!(after == before, "etcd was {before:?}, and is {after:?}");
-    only_theirs(bed, &look, &names).await?;
+    only_theirs(bed, &handle, &names).await?;
     let data = machines.iter().map(|machine| {
         let data = etcd_data(machine).with_context(|| format!("no disk on {}", machine.spec().name))?;
         anyhow::Ok(MemberData { name: machine.spec().name.clone(), data })
     });
-    nothing_is_lost(&look, writers, &data.collect::<Result<Vec<_>>>()?).await?;
-    bed.exactly(&[(&look, 3)]).await
+    nothing_is_lost(&handle, writers, &data.collect::<Result<Vec<_>>>()?).await?;
+    bed.exactly(&[(&handle, 3)]).await
 }
 
 /// These machines lose their power at once, each once more at every one of these moments of its next start; then they
 /// start for good, and all members are well.
-async fn loses_power(bed: &Bed, look: &Look, machines: &[Machine], again: &[Duration]) -> Result<()> {
+async fn loses_power(bed: &Bed, handle: &ClusterHandle, machines: &[Machine], again: &[Duration]) -> Result<()> {
     let theirs: Vec<&Machine> = machines.iter().collect();
     let names: Vec<&str> = theirs.iter().map(|machine| machine.spec().name.as_str()).collect();
     bed.fault(&format!("{names:?} lose their power"), &theirs, Silence::Lasting);
     try_join_all(machines.iter().map(|machine| on(machine, cut_power))).await?;
     until("it is seen that somebody does not answer", PATIENCE, async || {
-        let conditions = look.status().await?.conditions;
+        let conditions = handle.status().await?.conditions;
         let healthy = conditions.into_iter().find(|condition| condition.type_ == "MembersHealthy");
         let healthy = healthy.context("no condition")?;
         Ok((healthy.status != "True").then_some(()))
@@ -94,7 +94,7 @@ async fn loses_power(bed: &Bed, look: &Look, machines: &[Machine], again: &[Dura
     }
     bed.fault_is_over(&format!("{names:?} have power again"), &theirs);
     try_join_all(machines.iter().map(starts)).await?;
-    all_are_well(look).await?;
+    all_are_well(handle).await?;
     for machine in machines {
         on(machine, has_lost).await.context("what was not synced is there: nothing is shown")?;
     }

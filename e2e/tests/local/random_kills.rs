@@ -8,7 +8,7 @@ use crate::scale::data_of;
 use crate::shrinks::alone;
 use anyhow::{Context, Result, ensure};
 use e2e::bed::data::on;
-use e2e::bed::{Bed, Look, Manifests};
+use e2e::bed::{Bed, ClusterHandle, Manifests};
 use e2e::history::History;
 use e2e::observer::Silence;
 use e2e::scenarios::seed;
@@ -43,50 +43,51 @@ pub(crate) async fn of_members(bed: &mut Bed) -> Result<()> {
 }
 
 async fn killed_at_random(bed: &Bed, random: &mut StdRng) -> Result<()> {
-    let look = alone(bed, checked(Manifests::new("random-kills", "demo")?, PATIENT)).await?;
-    let first = look.etcd_machines().await?;
-    let before = look.membership(&bed.machines, &first).await?;
-    let writers = History::begin(bed.world(), &look.namespace, &look.staged_etcd_access().await?, FOLLOWERS).await?;
+    let handle = alone(bed, checked(Manifests::new("random-kills", "demo")?, PATIENT)).await?;
+    let first = handle.etcd_machines().await?;
+    let before = handle.membership(&bed.machines, &first).await?;
+    let writers =
+        History::begin(bed.world(), &handle.namespace, &handle.staged_etcd_access().await?, FOLLOWERS).await?;
     let (mut kills, mut gone) = (0, Vec::<String>::new());
     while kills < KILLS {
         tokio::time::sleep(Duration::from_millis(random.random_range(WELL))).await;
-        let machines = look.etcd_machines().await?;
+        let machines = handle.etcd_machines().await?;
         if FOR_GOOD.get(gone.len()).is_some_and(|after| kills >= *after) {
             let doomed = machines.iter().rfind(|name| first.contains(name)).context("none of the first is left")?;
-            let machine = bed.machines.get(&look.namespace, doomed)?;
-            let (status, url) = (look.status().await?, api::names::client_url(&machine.address().to_string()));
+            let machine = bed.machines.get(&handle.namespace, doomed)?;
+            let (status, url) = (handle.status().await?, api::names::client_url(&machine.address().to_string()));
             bed.fault(&format!("kill {kills}: {doomed}, for good"), &[&machine], Silence::Lasting);
             on(&machine, Machine::kill).await?;
             // Too many requests without an answer are too much for the judge.
             writers.endpoints(status.endpoints.split(',').filter(|other| *other != url).map(str::to_owned).collect());
-            only_theirs(bed, &look, &replaced(bed, &look, doomed).await?).await?;
-            follow(&writers, &look.status().await?);
+            only_theirs(bed, &handle, &replaced(bed, &handle, doomed).await?).await?;
+            follow(&writers, &handle.status().await?);
             gone.push(doomed.clone());
             kills += 1;
         } else {
             let number = if random.random_ratio(PAIRS, 10) && kills + 2 <= KILLS { 2 } else { 1 };
             let doomed: Vec<String> = machines.sample(random, number).cloned().collect();
-            dies_and_comes_back(bed, &look, &doomed, random.random_range(OFF)).await?;
+            dies_and_comes_back(bed, &handle, &doomed, random.random_range(OFF)).await?;
             kills += number;
         }
-        all_are_well(&look).await.with_context(|| format!("after {kills} kills"))?;
+        all_are_well(&handle).await.with_context(|| format!("after {kills} kills"))?;
     }
-    let machines = look.etcd_machines().await?;
-    let after = look.membership(&bed.machines, &machines).await?;
+    let machines = handle.etcd_machines().await?;
+    let after = handle.membership(&bed.machines, &machines).await?;
     let stays = before.members.iter().filter(|member| !gone.contains(&member.name));
     let stayed = stays.clone().filter(|member| after.members.contains(member)).count();
     ensure!(after.cluster_id == before.cluster_id && stayed == stays.count(), "etcd was {before:?}, and is {after:?}");
-    let last = look.status().await?.last_remediation.context("nobody was replaced")?;
+    let last = handle.status().await?.last_remediation.context("nobody was replaced")?;
     ensure!(gone.last() == Some(&last.machine), "{gone:?} stayed dead, and replaced was {last:?}");
-    println!("  {}: {kills} kills, {gone:?} for good", look.namespace);
-    let figures = nothing_is_lost(&look, writers, &data_of(bed, &look, &machines)?).await?;
+    println!("  {}: {kills} kills, {gone:?} for good", handle.namespace);
+    let figures = nothing_is_lost(&handle, writers, &data_of(bed, &handle, &machines)?).await?;
     ensure!(figures.writes >= WRITES, "{figures}");
     Ok(())
 }
 
 /// So many milliseconds later.
-async fn dies_and_comes_back(bed: &Bed, look: &Look, doomed: &[String], off: u64) -> Result<()> {
-    let machines = bed.machines_of(&look.namespace, doomed)?;
+async fn dies_and_comes_back(bed: &Bed, handle: &ClusterHandle, doomed: &[String], off: u64) -> Result<()> {
+    let machines = bed.machines_of(&handle.namespace, doomed)?;
     let theirs: Vec<&Machine> = machines.iter().collect();
     bed.fault(&format!("{doomed:?} are killed for {off} ms"), &theirs, Silence::Lasting);
     try_join_all(machines.iter().map(|machine| on(machine, Machine::kill))).await?;

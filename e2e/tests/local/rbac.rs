@@ -6,7 +6,7 @@ mod life;
 use anyhow::{Context, Result, ensure};
 use api::names::WATCH_FILTER_LABEL;
 use e2e::apply::documents;
-use e2e::bed::{Bed, Look, Manifests, get, get_from, metrics, programs, reader};
+use e2e::bed::{Bed, ClusterHandle, Manifests, get, get_from, metrics, programs, reader};
 use e2e::plane::Requests;
 use e2e::process::{Command, Process, output};
 use e2e::scenarios::is_full;
@@ -68,7 +68,7 @@ pub(crate) async fn least_privilege(bed: &mut Bed) -> Result<()> {
     // As for an upgrade: what others have filled in by now does not conflict.
     install(bed, "default", &[]).await?;
     aggregated(bed).await?;
-    Look::make_namespace(&bed.client(), "rbac").await?;
+    ClusterHandle::make_namespace(&bed.client(), "rbac").await?;
     // Another manager would do the work.
     bed.kill_manager(0).await?;
     let result = live(bed, &documents, Place { namespace: "rbac", watch_filter: None }).await;
@@ -84,7 +84,7 @@ pub(crate) async fn one_namespace(bed: &mut Bed) -> Result<()> {
         cluster_wide == 2,
         "{cluster_wide} ClusterRoleBindings: CRDs and users are all that belongs to no namespace"
     );
-    Look::make_namespace(&bed.client(), "team-a").await?;
+    ClusterHandle::make_namespace(&bed.client(), "team-a").await?;
     install(bed, "namespaced", &["--force-conflicts"]).await?;
     // The plane has the admission plugin that needs them.
     install(bed, "owner-references", &[]).await?;
@@ -98,7 +98,7 @@ pub(crate) async fn one_namespace(bed: &mut Bed) -> Result<()> {
 /// The same for a further manager, which works on the objects with its label.
 pub(crate) async fn watch_filter(bed: &mut Bed) -> Result<()> {
     let documents = documents(&kustomize(bed, "watch-filter").await?)?;
-    Look::make_namespace(&bed.client(), "rbac-blue").await?;
+    ClusterHandle::make_namespace(&bed.client(), "rbac-blue").await?;
     install(bed, "watch-filter", &["--force-conflicts"]).await?;
     // The plane has the admission plugin that needs them.
     install(bed, "owner-references", &[]).await?;
@@ -272,20 +272,20 @@ async fn bring_up_and_delete(bed: &Bed, place: Place) -> Result<()> {
         manifests.apply(&client).await?;
     }
     for manifests in &clusters {
-        let look = Look::at(&client, manifests);
-        look.until_ready(PATIENCE).await?;
-        look.until_control_plane_data(PATIENCE).await?;
-        look.delete("Cluster", &manifests.name).await?;
+        let handle = ClusterHandle::new(&client, manifests);
+        handle.until_ready(PATIENCE).await?;
+        handle.until_control_plane_data(PATIENCE).await?;
+        handle.delete("Cluster", &manifests.name).await?;
     }
     if is_full() {
-        let look = life::long(bed, place.manifests("long")?).await?;
-        look.delete("Cluster", &look.cluster).await?;
+        let handle = life::long(bed, place.manifests("long")?).await?;
+        handle.delete("Cluster", &handle.cluster).await?;
     }
-    let look = Look::at(&client, &clusters[0]);
+    let handle = ClusterHandle::new(&client, &clusters[0]);
     let gone = ["Cluster", "EtcdCluster", "KubeadmControlPlane", "Machine", "EtcdadmConfig", "LocalMachine"];
     until("the Clusters and what belongs to them are gone", PATIENCE, async || {
         for kind in gone {
-            let left = look.names(kind, "").await?;
+            let left = handle.names(kind, "").await?;
             ensure!(left.is_empty(), "{kind} {} is left", left.join(", "));
         }
         Ok(Some(()))

@@ -13,7 +13,7 @@ use crate::shrinks::alone;
 use anyhow::{Context, Result, ensure};
 use api::etcd_cluster::LastRemediation;
 use e2e::bed::data::{on, serves};
-use e2e::bed::{Bed, Look, Manifests, Membership};
+use e2e::bed::{Bed, ClusterHandle, Manifests, Membership};
 use e2e::faults::{FaultyManager, How, Place, Sweep};
 use e2e::history::History;
 use e2e::observer::Silence;
@@ -39,35 +39,35 @@ const BESIDE_OTHERS: Duration = Duration::from_secs(300);
 /// One machine of three dies and stays dead, a follower's first and then the leader's. Each time the replacement boots before
 /// anything is deleted, the member leaves, and the control plane is told once. Nothing that was acknowledged is lost.
 pub(crate) async fn of_members_that_die(bed: &mut Bed) -> Result<()> {
-    let look = up(bed, "repair-dead", 3).await?;
-    let writers = History::begin(bed.world(), &look.namespace, &look.etcd_access().await?, LOAD).await?;
+    let handle = up(bed, "repair-dead", 3).await?;
+    let writers = History::begin(bed.world(), &handle.namespace, &handle.etcd_access().await?, LOAD).await?;
     for leads in [false, true] {
-        let status = look.status().await?;
+        let status = handle.status().await?;
         let doomed = status.members.iter().find(|member| member.leader == leads).context("no such member")?;
-        let before = look.membership(&bed.machines, &look.etcd_machines().await?).await?;
+        let before = handle.membership(&bed.machines, &handle.etcd_machines().await?).await?;
         let mark = bed.plane.mark();
-        dies(bed, &look, &doomed.machine).await?;
-        let machines = replaced(bed, &look, &doomed.machine).await?;
-        let after = look.membership(&bed.machines, &machines).await?;
+        dies(bed, &handle, &doomed.machine).await?;
+        let machines = replaced(bed, &handle, &doomed.machine).await?;
+        let after = handle.membership(&bed.machines, &machines).await?;
         let stayed = before.stayed(&after);
         ensure!(after.cluster_id == before.cluster_id && stayed == 2, "etcd was {before:?}, and is {after:?}");
-        let last = begun(&look).await?.context("it is not written down")?;
+        let last = begun(&handle).await?.context("it is not written down")?;
         ensure!(last.machine == doomed.machine && last.retry_count == 0, "written down is {last:?}");
-        only_theirs(bed, &look, &machines).await?;
-        in_order(bed, &look, &doomed.machine, mark)?;
-        let endpoints = look.status().await?.endpoints;
+        only_theirs(bed, &handle, &machines).await?;
+        in_order(bed, &handle, &doomed.machine, mark)?;
+        let endpoints = handle.status().await?.endpoints;
         until("the control plane is told", PATIENCE, async || {
-            let published = look.control_plane_endpoints().await?.join(",");
+            let published = handle.control_plane_endpoints().await?.join(",");
             ensure!(published == endpoints, "it has {published}");
             Ok(Some(()))
         })
         .await?;
         writers.endpoints(endpoints.split(',').map(str::to_owned).collect());
     }
-    let machines = look.etcd_machines().await?;
-    let figures = nothing_is_lost(&look, writers, &data_of(bed, &look, &machines)?).await?;
+    let machines = handle.etcd_machines().await?;
+    let figures = nothing_is_lost(&handle, writers, &data_of(bed, &handle, &machines)?).await?;
     ensure!(figures.longest_stall <= STALL, "{figures}");
-    let told = warnings(&bed.client(), &look.namespace).await?;
+    let told = warnings(&bed.client(), &handle.namespace).await?;
     let others: Vec<&String> = told.iter().filter(|warning| !warning.starts_with("MemberUnhealthy")).collect();
     ensure!(others.is_empty() && told.len() == 2, "the warnings are {told:#?}");
     Ok(())
@@ -75,34 +75,34 @@ pub(crate) async fn of_members_that_die(bed: &mut Bed) -> Result<()> {
 
 /// It comes back while its replacement is held up: it stays, and the replacement goes again. The endpoints never change.
 pub(crate) async fn is_called_off(bed: &mut Bed) -> Result<()> {
-    let look = up(bed, "repair-off", 3).await?;
-    let load = LowLoad::begin(bed, &look).await?;
-    let names = look.member_names(3);
-    let before = look.membership(&bed.machines, &names).await?;
-    let endpoints = look.status().await?.endpoints;
+    let handle = up(bed, "repair-off", 3).await?;
+    let load = LowLoad::begin(bed, &handle).await?;
+    let names = handle.member_names(3);
+    let before = handle.membership(&bed.machines, &names).await?;
+    let endpoints = handle.status().await?.endpoints;
     bed.local_infrastructure().signal(Signal::STOP)?;
-    dies(bed, &look, &names[1]).await?;
+    dies(bed, &handle, &names[1]).await?;
     until("a replacement is made and may join", PATIENCE, async || {
-        let machines = look.etcd_machines().await?;
-        Ok((machines.len() == 4 && begun(&look).await?.is_some()).then_some(()))
+        let machines = handle.etcd_machines().await?;
+        Ok((machines.len() == 4 && begun(&handle).await?.is_some()).then_some(()))
     })
     .await?;
-    let machine = bed.machines.get(&look.namespace, &names[1])?;
+    let machine = bed.machines.get(&handle.namespace, &names[1])?;
     bed.fault_is_over(&format!("{} comes back", names[1]), &[&machine]);
     on(&machine, Machine::power_on).await?;
     bed.local_infrastructure().signal(Signal::CONT)?;
     until("the replacement is gone", PATIENCE * 2, async || {
-        let machines = look.etcd_machines().await?;
+        let machines = handle.etcd_machines().await?;
         ensure!(machines == names, "the Machines are {machines:?}");
-        let status = look.status().await?;
+        let status = handle.status().await?;
         ensure!(status.ready && status.endpoints == endpoints, "{}: {:?}", status.endpoints, status.conditions);
         Ok(Some(()))
     })
     .await?;
-    let after = look.membership(&bed.machines, &names).await?;
+    let after = handle.membership(&bed.machines, &names).await?;
     ensure!(after == before, "etcd was {before:?}, and is {after:?}");
-    ensure!(look.control_plane_endpoints().await?.join(",") == endpoints, "the control plane was told of something");
-    bed.exactly(&[(&look, 3)]).await?;
+    ensure!(handle.control_plane_endpoints().await?.join(",") == endpoints, "the control plane was told of something");
+    bed.exactly(&[(&handle, 3)]).await?;
     load.judged().await
 }
 
@@ -117,57 +117,57 @@ pub(crate) async fn of_two_of_five(bed: &mut Bed) -> Result<()> {
 
 /// This happens to the two newest ones.
 async fn two_fail(bed: &Bed, namespace: &str, faults: [&'static Fault; 2]) -> Result<()> {
-    let look = up(bed, namespace, 5).await?;
-    let names = look.member_names(5);
-    let load = LowLoad::begin(bed, &look).await?;
+    let handle = up(bed, namespace, 5).await?;
+    let names = handle.member_names(5);
+    let load = LowLoad::begin(bed, &handle).await?;
     for (doomed, fault) in names[3..].iter().zip(faults) {
-        let machine = bed.machines.get(&look.namespace, doomed)?;
+        let machine = bed.machines.get(&handle.namespace, doomed)?;
         bed.fault(&format!("{doomed}: {}", fault.name), &[&machine], Silence::Lasting);
         on(&machine, fault.begins).await?;
     }
     let machines = until("five others are well", BESIDE_OTHERS, async || {
-        let machines = look.etcd_machines().await?;
-        let status = look.status().await?;
+        let machines = handle.etcd_machines().await?;
+        let status = handle.status().await?;
         ensure!(status.ready && machines.len() == 5, "{machines:?}: {:?}", status.conditions);
         ensure!(!machines.iter().any(|name| names[3..].contains(name)), "the Machines are {machines:?}");
         Ok(Some(machines))
     })
     .await?;
-    let etcd = look.membership(&bed.machines, &machines).await?;
+    let etcd = handle.membership(&bed.machines, &machines).await?;
     ensure!(etcd.voters() == machines, "Machines {machines:?}, members {:?}", etcd.members);
     for name in &machines {
-        serves(&bed.machines.get(&look.namespace, name)?).await?;
+        serves(&bed.machines.get(&handle.namespace, name)?).await?;
     }
-    only_theirs(bed, &look, &machines).await?;
+    only_theirs(bed, &handle, &machines).await?;
     load.judged().await
 }
 
 /// The replacement takes far longer to boot than it takes until a member counts as unhealthy: it is waited for, and no
 /// other is made. Nothing is deleted before it is up, and then once.
 pub(crate) async fn by_one_that_boots_slowly(bed: &mut Bed) -> Result<()> {
-    let look = alone(bed, manifests("repair-slow", 3)?).await?;
-    let names = look.etcd_machines().await?;
-    let before = look.membership(&bed.machines, &names).await?;
-    let load = LowLoad::begin(bed, &look).await?;
+    let handle = alone(bed, manifests("repair-slow", 3)?).await?;
+    let names = handle.etcd_machines().await?;
+    let before = handle.membership(&bed.machines, &names).await?;
+    let load = LowLoad::begin(bed, &handle).await?;
     let (doomed, slow) = (&names[1], "demo-etcd-3");
-    bed.machines.fault_boot_delay(&look.namespace, slow, SLOW_BOOT)?;
+    bed.machines.fault_boot_delay(&handle.namespace, slow, SLOW_BOOT)?;
     let (mark, begun) = (bed.plane.mark(), Instant::now());
-    dies(bed, &look, doomed).await?;
-    let machines = replaced(bed, &look, doomed).await?;
-    println!("  {}: replaced after {:.0} s", look.namespace, begun.elapsed().as_secs_f32());
+    dies(bed, &handle, doomed).await?;
+    let machines = replaced(bed, &handle, doomed).await?;
+    println!("  {}: replaced after {:.0} s", handle.namespace, begun.elapsed().as_secs_f32());
     ensure!(begun.elapsed() >= SLOW_BOOT, "it did not boot slowly: {:?}", begun.elapsed());
     ensure!(machines.iter().any(|name| name == slow), "the Machines are {machines:?}");
-    in_order(bed, &look, doomed, mark)?;
-    let ours = bed.plane.requests_since(mark)?.user(users::PROVIDER).done_in(&look.namespace);
+    in_order(bed, &handle, doomed, mark)?;
+    let ours = bed.plane.requests_since(mark)?.user(users::PROVIDER).done_in(&handle.namespace);
     for verb in ["create", "delete"] {
         let done = ours.verb(verb).resource("machines");
         let done: Vec<&str> = done.iter().map(|r| r.name.as_str()).collect();
         ensure!(done.len() == 1, "{verb}: {done:?}");
     }
-    let after = look.membership(&bed.machines, &machines).await?;
+    let after = handle.membership(&bed.machines, &machines).await?;
     let stayed = before.stayed(&after);
     ensure!(after.cluster_id == before.cluster_id && stayed == 2, "etcd was {before:?}, and is {after:?}");
-    only_theirs(bed, &look, &machines).await?;
+    only_theirs(bed, &handle, &machines).await?;
     load.judged().await
 }
 
@@ -186,32 +186,32 @@ pub(crate) async fn survives_kills(bed: &mut Bed) -> Result<()> {
 /// One replacement, with its writes and what the fault happened to.
 async fn tell(bed: &Bed, namespace: &str, place: Option<Place>) -> Result<Told> {
     let client = bed.client();
-    Look::make_namespace(&client, namespace).await?;
+    ClusterHandle::make_namespace(&client, namespace).await?;
     let manager = FaultyManager::start(bed, namespace, Some(namespace), Vec::new()).await?;
     let manifests = manifests(namespace, 3)?.without_control_plane();
-    let look = Look::at(&client, &manifests);
+    let handle = ClusterHandle::new(&client, &manifests);
     manifests.apply(&client).await?;
-    look.until_ready(BESIDE_OTHERS).await?;
-    let load = LowLoad::begin(bed, &look).await?;
+    handle.until_ready(BESIDE_OTHERS).await?;
+    let load = LowLoad::begin(bed, &handle).await?;
     let up = strikes(&manager, place.as_ref());
-    let doomed = look.member_names(3)[2].clone();
-    dies(bed, &look, &doomed).await?;
-    let machines = replaced(bed, &look, &doomed).await?;
-    only_theirs(bed, &look, &machines).await?;
+    let doomed = handle.member_names(3)[2].clone();
+    dies(bed, &handle, &doomed).await?;
+    let machines = replaced(bed, &handle, &doomed).await?;
+    only_theirs(bed, &handle, &machines).await?;
     ensure!(machines.len() == 3, "the Machines are {machines:?}");
     load.judged().await?;
     let told = Told::until_now(&manager, up);
-    look.delete("Cluster", &look.cluster).await?;
-    crate::deletion::all_is_gone(bed, &look).await.context("the deletion")?;
+    handle.delete("Cluster", &handle.cluster).await?;
+    crate::deletion::all_is_gone(bed, &handle).await.context("the deletion")?;
     manager.stop().await?;
     Ok(told)
 }
 
 /// By the API server's own account: a replacement was made and got its bootstrap data before the Machine was deleted, which was
 /// done once.
-fn in_order(bed: &Bed, look: &Look, doomed: &str, mark: Mark) -> Result<()> {
+fn in_order(bed: &Bed, handle: &ClusterHandle, doomed: &str, mark: Mark) -> Result<()> {
     let requests = bed.plane.requests_since(mark)?;
-    let ours = requests.user(users::PROVIDER).done_in(&look.namespace);
+    let ours = requests.user(users::PROVIDER).done_in(&handle.namespace);
     let writes: Vec<_> = ours.writes().iter().cloned().collect();
     let first = |verb: &str, resource: &str| writes.iter().position(|r| r.verb == verb && r.resource == resource);
     let (made, deleted) = (first("create", "machines"), first("delete", "machines"));
@@ -225,13 +225,13 @@ fn in_order(bed: &Bed, look: &Look, doomed: &str, mark: Mark) -> Result<()> {
     Ok(())
 }
 
-async fn begun(look: &Look) -> Result<Option<LastRemediation>> {
-    Ok(look.status().await?.last_remediation)
+async fn begun(handle: &ClusterHandle) -> Result<Option<LastRemediation>> {
+    Ok(handle.status().await?.last_remediation)
 }
 
 /// The machine is off from now on.
-pub(crate) async fn dies(bed: &Bed, look: &Look, name: &str) -> Result<()> {
-    let machine = bed.machines.get(&look.namespace, name)?;
+pub(crate) async fn dies(bed: &Bed, handle: &ClusterHandle, name: &str) -> Result<()> {
+    let machine = bed.machines.get(&handle.namespace, name)?;
     bed.fault(&format!("{name}: its machine is killed"), &[&machine], Silence::Lasting);
     on(&machine, Machine::kill).await
 }
@@ -244,14 +244,14 @@ pub(crate) fn manifests(namespace: &str, replicas: i64) -> Result<Manifests> {
 }
 
 /// A cluster that is up, with its control plane released.
-async fn up(bed: &Bed, namespace: &str, replicas: usize) -> Result<Look> {
+async fn up(bed: &Bed, namespace: &str, replicas: usize) -> Result<ClusterHandle> {
     let client = bed.client();
-    Look::make_namespace(&client, namespace).await?;
+    ClusterHandle::make_namespace(&client, namespace).await?;
     let manifests = manifests(namespace, i64::try_from(replicas)?)?;
-    let look = Look::at(&client, &manifests);
+    let handle = ClusterHandle::new(&client, &manifests);
     manifests.apply(&client).await?;
-    look.until_ready(PATIENCE).await?;
-    released(&look).await?;
-    let _: Membership = look.membership(&bed.machines, &look.member_names(replicas)).await?;
-    Ok(look)
+    handle.until_ready(PATIENCE).await?;
+    released(&handle).await?;
+    let _: Membership = handle.membership(&bed.machines, &handle.member_names(replicas)).await?;
+    Ok(handle)
 }

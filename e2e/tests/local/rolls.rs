@@ -11,7 +11,7 @@ use crate::shrinks::{alone, are_well};
 use anyhow::{Context, Result, ensure};
 use api::EtcdCluster;
 use api::etcd_cluster::{EtcdClusterStatus, OperationKind};
-use e2e::bed::{Bed, Look, Manifests, States};
+use e2e::bed::{Bed, ClusterHandle, Manifests, States};
 use e2e::history::{Figures, History, Load, MemberData};
 use e2e::tools::Etcd;
 use e2e::until::until;
@@ -33,18 +33,19 @@ pub(crate) const FOLLOWERS: Load = Load { keep_endpoints: false, ..LOAD };
 /// Nobody but a client uses the endpoints: one after the other is replaced, and the manager is killed meanwhile. All of it
 /// happens as the plugin has foretold it.
 pub(crate) async fn three_one_by_one(bed: &mut Bed) -> Result<()> {
-    let look = alone(bed, Manifests::new("rolls-three", "demo")?).await?;
-    let old = look.etcd_machines().await?;
-    let writers = History::begin(bed.world(), &look.namespace, &look.staged_etcd_access().await?, FOLLOWERS).await?;
-    let foretold = forecast::foretold(bed, &look, &another_spec()).await?;
-    let states = States::of(look.etcds(), &look.etcd).await?;
+    let handle = alone(bed, Manifests::new("rolls-three", "demo")?).await?;
+    let old = handle.etcd_machines().await?;
+    let writers =
+        History::begin(bed.world(), &handle.namespace, &handle.staged_etcd_access().await?, FOLLOWERS).await?;
+    let foretold = forecast::foretold(bed, &handle, &another_spec()).await?;
+    let states = States::of(handle.etcds(), &handle.etcd).await?;
     let mark = bed.plane.mark();
-    changed(&look, &another_spec()).await?;
-    until("the first old member leaves", PATIENCE, async || Ok(look.status().await?.operation.map(drop))).await?;
+    changed(&handle, &another_spec()).await?;
+    until("the first old member leaves", PATIENCE, async || Ok(handle.status().await?.operation.map(drop))).await?;
     bed.kill_and_restart_manager(0).await?;
-    rolled(bed, &look, &old, &writers).await?;
+    rolled(bed, &handle, &old, &writers).await?;
     // No member is left that has the log from its beginning.
-    judged(bed, &look, writers, &[], old.len()).await?;
+    judged(bed, &handle, writers, &[], old.len()).await?;
     let mut moves = BTreeSet::new();
     for status in states.stop().await?.into_iter().filter_map(|etcd| etcd.status) {
         ensure!(status.members.len() <= 4, "there were {} members", status.members.len());
@@ -54,7 +55,7 @@ pub(crate) async fn three_one_by_one(bed: &mut Bed) -> Result<()> {
     }
     // The leader's Machine goes last.
     ensure!(moves.len() == 1, "leadership was moved away from {moves:?}");
-    let done = forecast::done(bed, &look, mark, old.len())?;
+    let done = forecast::done(bed, &handle, mark, old.len())?;
     ensure!(done == foretold && done.replaces(&old), "foretold was {foretold:?}, and done {done:?}");
     Ok(())
 }
@@ -66,39 +67,40 @@ pub(crate) async fn versions_under_load(bed: &mut Bed) -> Result<()> {
     let (first, earlier, second, third) = (first?, earlier?, second?, third?);
     let manifests = Manifests::new("rolls-versions", "demo")?;
     let at_first = |etcd: &mut Value| etcd["spec"]["etcdadmConfigSpec"]["version"] = json!(first);
-    let look = alone(bed, manifests.with("EtcdCluster", at_first)).await?;
-    let states = Record::of(&bed.client(), &look.namespace).await?;
-    let writers = History::begin(bed.world(), &look.namespace, &look.staged_etcd_access().await?, FOLLOWERS).await?;
+    let handle = alone(bed, manifests.with("EtcdCluster", at_first)).await?;
+    let states = Record::of(&bed.client(), &handle.namespace).await?;
+    let writers =
+        History::begin(bed.world(), &handle.namespace, &handle.staged_etcd_access().await?, FOLLOWERS).await?;
 
-    is_refused(&look, &third, "go to 3.6 first").await?;
-    changed(&look, &version(&second)).await?;
+    is_refused(&handle, &third, "go to 3.6 first").await?;
+    changed(&handle, &version(&second)).await?;
     until("a member of the next version votes", ROLLOUT, async || {
-        let status = look.status().await?;
+        let status = handle.status().await?;
         follow(&writers, &status);
         let new = status.members.iter().filter(|member| member.version == second && is_voter(member));
         Ok((new.count() > 0).then_some(()))
     })
     .await?;
-    changed(&look, &version(&first)).await?;
+    changed(&handle, &version(&first)).await?;
     until("all are back", ROLLOUT, async || {
-        let status = look.status().await?;
+        let status = handle.status().await?;
         follow(&writers, &status);
         ensure!(up_to_date(&status)?.0 == "True", "{:?}", status.conditions);
         ensure!(status.members.iter().all(|member| member.version == first), "{:?}", status.members);
         Ok(Some(()))
     })
     .await?;
-    let machines = are_well(bed, &look, 3).await?;
-    follow(&writers, &look.status().await?);
+    let machines = are_well(bed, &handle, 3).await?;
+    follow(&writers, &handle.status().await?);
 
-    let machines = goes_to(bed, &look, &earlier, &machines, &writers).await?;
-    is_refused(&look, &third, "go to 3.6.11 first").await?;
-    let machines = goes_to(bed, &look, &second, &machines, &writers).await?;
-    goes_to(bed, &look, &third, &machines, &writers).await?;
+    let machines = goes_to(bed, &handle, &earlier, &machines, &writers).await?;
+    is_refused(&handle, &third, "go to 3.6.11 first").await?;
+    let machines = goes_to(bed, &handle, &second, &machines, &writers).await?;
+    goes_to(bed, &handle, &third, &machines, &writers).await?;
 
-    let figures = nothing_is_lost(&look, writers, &[]).await?;
+    let figures = nothing_is_lost(&handle, writers, &[]).await?;
     hardly_noticed(&figures, &states.stop().await?)?;
-    let told = warnings(&bed.client(), &look.namespace).await?;
+    let told = warnings(&bed.client(), &handle.namespace).await?;
     ensure!(told.iter().all(|warning| warning.starts_with("UnsupportedVersionChange")), "the warnings are {told:#?}");
     Ok(())
 }
@@ -108,25 +110,34 @@ fn version(version: &str) -> Value {
 }
 
 /// Every Machine is replaced by one with this version of etcd. Gives their names.
-async fn goes_to(bed: &Bed, look: &Look, asked: &str, old: &[String], writers: &History) -> Result<Vec<String>> {
-    changed(look, &version(asked)).await?;
-    let machines = rolled(bed, look, old, writers).await?;
-    let runs = look.status().await?.version;
+async fn goes_to(
+    bed: &Bed,
+    handle: &ClusterHandle,
+    asked: &str,
+    old: &[String],
+    writers: &History,
+) -> Result<Vec<String>> {
+    changed(handle, &version(asked)).await?;
+    let machines = rolled(bed, handle, old, writers).await?;
+    let runs = handle.status().await?.version;
     ensure!(runs == asked, "it runs {runs}, and not {asked}");
     Ok(machines)
 }
 
 /// A version that the members cannot go to is asked for: it is said what they can go to, and nothing is done.
-async fn is_refused(look: &Look, asked: &str, instead: &str) -> Result<()> {
-    let machines = look.etcd_machines().await?;
-    changed(look, &version(asked)).await?;
+async fn is_refused(handle: &ClusterHandle, asked: &str, instead: &str) -> Result<()> {
+    let machines = handle.etcd_machines().await?;
+    changed(handle, &version(asked)).await?;
     until(format!("{asked} is refused"), PATIENCE, async || {
-        let condition = up_to_date(&look.status().await?)?;
+        let condition = up_to_date(&handle.status().await?)?;
         ensure!(condition.1 == "UnsupportedVersionChange" && condition.2.contains(instead), "{condition:?}");
         Ok(Some(()))
     })
     .await?;
-    ensure!(look.etcd_machines().await? == machines && look.status().await?.ready, "it did more than refuse {asked}");
+    ensure!(
+        handle.etcd_machines().await? == machines && handle.status().await?.ready,
+        "it did more than refuse {asked}"
+    );
     Ok(())
 }
 
@@ -134,16 +145,16 @@ async fn is_refused(look: &Look, asked: &str, instead: &str) -> Result<()> {
 /// stay as long as it has not rolled out, which none ever does here: no write fails. All that is up to us happens as
 /// the plugin has foretold it. Deleting the Cluster goes on as ever.
 pub(crate) async fn beside_a_control_plane(bed: &mut Bed) -> Result<()> {
-    let look = used(bed, Manifests::new("rolls-used", "demo")?).await?;
-    let (old, before) = (look.etcd_machines().await?, look.status().await?.endpoints);
-    let writers = History::begin(bed.world(), &look.namespace, &look.etcd_access().await?, LOAD).await?;
-    let foretold = forecast::foretold(bed, &look, &another_spec()).await?;
-    let states = States::of(look.etcds(), &look.etcd).await?;
+    let handle = used(bed, Manifests::new("rolls-used", "demo")?).await?;
+    let (old, before) = (handle.etcd_machines().await?, handle.status().await?.endpoints);
+    let writers = History::begin(bed.world(), &handle.namespace, &handle.etcd_access().await?, LOAD).await?;
+    let foretold = forecast::foretold(bed, &handle, &another_spec()).await?;
+    let states = States::of(handle.etcds(), &handle.etcd).await?;
     let mark = bed.plane.mark();
-    let after = told_next(&look, &before, None).await?;
+    let after = told_next(&handle, &before, None).await?;
     ensure!(shared(&after, &before) == 0, "{after} has some of {before}");
     let waits = until("the old members wait", PATIENCE, async || {
-        let (status, machines) = (look.status().await?, look.etcd_machines().await?);
+        let (status, machines) = (handle.status().await?, handle.etcd_machines().await?);
         let deleting = status.conditions.iter().find(|c| c.type_ == "MachinesDeleting").context("no condition")?;
         ensure!(deleting.status == "True" && status.operation.is_none(), "{deleting:?}");
         ensure!(old.iter().all(|name| machines.contains(name)), "the Machines are {machines:?}");
@@ -152,16 +163,16 @@ pub(crate) async fn beside_a_control_plane(bed: &mut Bed) -> Result<()> {
     .await?;
     tokio::time::sleep(AFTERWARDS).await;
     ensure!(waits.contains("when the control plane has rolled out"), "it says {waits}");
-    ensure!(look.etcd_machines().await?.len() == 6, "an old member has left");
-    let done = forecast::done(bed, &look, mark, old.len())?;
+    ensure!(handle.etcd_machines().await?.len() == 6, "an old member has left");
+    let done = forecast::done(bed, &handle, mark, old.len())?;
     ensure!(done == foretold && done.replaces(&old), "foretold was {foretold:?}, and done {done:?}");
-    judged(bed, &look, writers, &old, 0).await?;
+    judged(bed, &handle, writers, &old, 0).await?;
     for status in states.stop().await?.into_iter().filter_map(|etcd| etcd.status) {
         ensure!([&before, &after].contains(&&status.endpoints), "these were published: {}", status.endpoints);
         ensure!(status.ready, "it was not ready: {:?}", status.conditions);
     }
-    look.delete("Cluster", &look.cluster).await?;
-    all_is_gone(bed, &look).await
+    handle.delete("Cluster", &handle.cluster).await?;
+    all_is_gone(bed, &handle).await
 }
 
 /// Room for one Machine more: there are never more members than wanted and one.
@@ -188,36 +199,36 @@ pub(crate) async fn without_room(bed: &mut Bed) -> Result<()> {
 /// status on the way.
 async fn in_little_room(bed: &mut Bed, namespace: &str, max_surge: usize) -> Result<Vec<EtcdClusterStatus>> {
     let narrow = |etcd: &mut Value| etcd["spec"]["rolloutStrategy"] = json!({"rollingUpdate": {"maxSurge": max_surge}});
-    let look = used(bed, Manifests::new(namespace, "demo")?.with("EtcdCluster", narrow)).await?;
-    let (old, before) = (look.etcd_machines().await?, look.status().await?.endpoints);
-    let writers = History::begin(bed.world(), &look.namespace, &look.etcd_access().await?, FOLLOWERS).await?;
-    let states = States::of(look.etcds(), &look.etcd).await?;
-    let between = told_next(&look, &before, Some(&writers)).await?;
+    let handle = used(bed, Manifests::new(namespace, "demo")?.with("EtcdCluster", narrow)).await?;
+    let (old, before) = (handle.etcd_machines().await?, handle.status().await?.endpoints);
+    let writers = History::begin(bed.world(), &handle.namespace, &handle.etcd_access().await?, FOLLOWERS).await?;
+    let states = States::of(handle.etcds(), &handle.etcd).await?;
+    let between = told_next(&handle, &before, Some(&writers)).await?;
     ensure!(shared(&between, &before) == 2, "{between} after {before}");
     tokio::time::sleep(AFTERWARDS).await;
-    let (status, machines) = (look.status().await?, look.etcd_machines().await?);
+    let (status, machines) = (handle.status().await?, handle.etcd_machines().await?);
     ensure!(up_to_date(&status)?.2.contains("has yet to roll out") && status.ready, "{:?}", status.conditions);
     ensure!(machines.len() == 3 + max_surge && status.endpoints == between, "{machines:?}: {}", status.endpoints);
-    ensure!(until_machines_say(&look, &old).await? > 0, "no old Machine is left that stays: {machines:?}");
+    ensure!(until_machines_say(&handle, &old).await? > 0, "no old Machine is left that stays: {machines:?}");
 
-    ignore_what_is_in_use(&look).await?;
-    rolled(bed, &look, &old, &writers).await?;
-    until_machines_say(&look, &old).await?;
+    ignore_what_is_in_use(&handle).await?;
+    rolled(bed, &handle, &old, &writers).await?;
+    until_machines_say(&handle, &old).await?;
     // The clients here try endpoints that are dead, as API servers do not: some requests fail or wait where members leave.
-    nothing_is_lost(&look, writers, &[]).await?;
+    nothing_is_lost(&handle, writers, &[]).await?;
     let states = states.stop().await?.into_iter().filter_map(|etcd| etcd.status).collect();
-    look.delete("Cluster", &look.cluster).await?;
-    all_is_gone(bed, &look).await?;
+    handle.delete("Cluster", &handle.cluster).await?;
+    all_is_gone(bed, &handle).await?;
     Ok(states)
 }
 
 /// Waits until each Machine that is not being deleted says in `UpToDate` whether it matches the spec: none of the old
 /// ones does, and all others do. Gives how many old ones there are.
-async fn until_machines_say(look: &Look, old: &[String]) -> Result<usize> {
+async fn until_machines_say(handle: &ClusterHandle, old: &[String]) -> Result<usize> {
     until("each Machine says whether it matches the spec", PATIENCE, async || {
         let mut outdated = 0;
-        for name in look.etcd_machines().await? {
-            let machine = look.api("Machine").get(&name).await?;
+        for name in handle.etcd_machines().await? {
+            let machine = handle.api("Machine").get(&name).await?;
             if machine.metadata.deletion_timestamp.is_some() {
                 continue;
             }
@@ -232,11 +243,11 @@ async fn until_machines_say(look: &Look, old: &[String]) -> Result<usize> {
 }
 
 /// A person says of the present spec that no API server needs endpoints that are not published any more.
-pub(crate) async fn ignore_what_is_in_use(look: &Look) -> Result<()> {
-    let generation = look.etcds().get(&look.etcd).await?.metadata.generation.context("no generation")?;
+pub(crate) async fn ignore_what_is_in_use(handle: &ClusterHandle) -> Result<()> {
+    let generation = handle.etcds().get(&handle.etcd).await?.metadata.generation.context("no generation")?;
     let annotations = json!({"etcdcluster.cluster.x-k8s.io/ignore-endpoints-in-use": generation.to_string()});
     let ignore = Patch::Merge(json!({"metadata": {"annotations": annotations}}));
-    look.etcds().patch(&look.etcd, &PatchParams::default(), &ignore).await?;
+    handle.etcds().patch(&handle.etcd, &PatchParams::default(), &ignore).await?;
     Ok(())
 }
 
@@ -244,35 +255,35 @@ pub(crate) async fn ignore_what_is_in_use(look: &Look) -> Result<()> {
 /// control plane is told once.
 pub(crate) async fn five_beside_a_control_plane(bed: &mut Bed) -> Result<()> {
     let five = |etcd: &mut Value| etcd["spec"]["replicas"] = json!(5);
-    let look = used(bed, Manifests::new("rolls-five", "demo")?.with("EtcdCluster", five)).await?;
-    let (old, before) = (look.etcd_machines().await?, look.status().await?.endpoints);
-    let writers = History::begin(bed.world(), &look.namespace, &look.etcd_access().await?, LOAD).await?;
-    let states = States::of(look.etcds(), &look.etcd).await?;
-    let after = told_next(&look, &before, None).await?;
+    let handle = used(bed, Manifests::new("rolls-five", "demo")?.with("EtcdCluster", five)).await?;
+    let (old, before) = (handle.etcd_machines().await?, handle.status().await?.endpoints);
+    let writers = History::begin(bed.world(), &handle.namespace, &handle.etcd_access().await?, LOAD).await?;
+    let states = States::of(handle.etcds(), &handle.etcd).await?;
+    let after = told_next(&handle, &before, None).await?;
     ensure!(shared(&after, &before) == 0 && after.split(',').count() == 5, "{after} after {before}");
     tokio::time::sleep(AFTERWARDS).await;
-    let machines = look.etcd_machines().await?;
+    let machines = handle.etcd_machines().await?;
     let left = machines.iter().filter(|name| old.contains(name)).count();
     ensure!((machines.len(), left) == (8, 3), "the Machines are {machines:?}");
     // As above.
-    nothing_is_lost(&look, writers, &[]).await?;
+    nothing_is_lost(&handle, writers, &[]).await?;
     for status in states.stop().await?.into_iter().filter_map(|etcd| etcd.status) {
         ensure!([&before, &after].contains(&&status.endpoints), "these were published: {}", status.endpoints);
         ensure!(status.ready && status.members.len() <= 9, "{} members: {:?}", status.members.len(), status.conditions);
     }
-    look.delete("Cluster", &look.cluster).await?;
-    all_is_gone(bed, &look).await
+    handle.delete("Cluster", &handle.cluster).await?;
+    all_is_gone(bed, &handle).await
 }
 
 /// A cluster whose endpoints are in a control plane.
-pub(crate) async fn used(bed: &Bed, manifests: Manifests) -> Result<Look> {
+pub(crate) async fn used(bed: &Bed, manifests: Manifests) -> Result<ClusterHandle> {
     let client = bed.client();
-    let look = Look::at(&client, &manifests);
-    Look::make_namespace(&client, &look.namespace).await?;
+    let handle = ClusterHandle::new(&client, &manifests);
+    ClusterHandle::make_namespace(&client, &handle.namespace).await?;
     manifests.apply(&client).await?;
-    look.until_ready(PATIENCE).await?;
-    released(&look).await?;
-    Ok(look)
+    handle.until_ready(PATIENCE).await?;
+    released(&handle).await?;
+    Ok(handle)
 }
 
 /// How many endpoints two lists have in common.
@@ -305,9 +316,14 @@ pub(crate) fn up_to_date(status: &EtcdClusterStatus) -> Result<(String, String, 
 }
 
 /// Waits until as many other Machines are there, all of them voters, and nothing is being done. Gives their names.
-pub(crate) async fn rolled(bed: &Bed, look: &Look, old: &[String], writers: &History) -> Result<Vec<String>> {
-    until(format!("the members of {} are replaced", look.namespace), ROLLOUT, async || {
-        let (status, machines) = (look.status().await?, look.etcd_machines().await?);
+pub(crate) async fn rolled(
+    bed: &Bed,
+    handle: &ClusterHandle,
+    old: &[String],
+    writers: &History,
+) -> Result<Vec<String>> {
+    until(format!("the members of {} are replaced", handle.namespace), ROLLOUT, async || {
+        let (status, machines) = (handle.status().await?, handle.etcd_machines().await?);
         follow(writers, &status);
         let left: Vec<&String> = machines.iter().filter(|name| old.contains(name)).collect();
         ensure!(left.is_empty(), "{left:?} of {machines:?}: {:?}", status.conditions);
@@ -315,19 +331,25 @@ pub(crate) async fn rolled(bed: &Bed, look: &Look, old: &[String], writers: &His
         Ok(Some(()))
     })
     .await?;
-    let machines = are_well(bed, look, old.len()).await?;
-    follow(writers, &look.status().await?);
-    only_theirs(bed, look, &machines).await?;
+    let machines = are_well(bed, handle, old.len()).await?;
+    follow(writers, &handle.status().await?);
+    only_theirs(bed, handle, &machines).await?;
     Ok(machines)
 }
 
 /// Nothing that was acknowledged is lost, no write failed or waited for long, and nobody was warned. A write that a member was
 /// asked for at the moment at which it left may stay without an answer; `left`: how many members have left.
-pub(crate) async fn judged(bed: &Bed, look: &Look, writers: History, machines: &[String], left: usize) -> Result<()> {
-    let figures = nothing_is_lost(look, writers, &data_of(bed, look, machines)?).await?;
+pub(crate) async fn judged(
+    bed: &Bed,
+    handle: &ClusterHandle,
+    writers: History,
+    machines: &[String],
+    left: usize,
+) -> Result<()> {
+    let figures = nothing_is_lost(handle, writers, &data_of(bed, handle, machines)?).await?;
     ensure!(figures.longest_stall <= STALL && figures.failed + figures.unknown <= left, "{figures}");
     ensure!(figures.failed_twice == 0, "{figures}");
-    let told = warnings(&bed.client(), &look.namespace).await?;
+    let told = warnings(&bed.client(), &handle.namespace).await?;
     ensure!(told.is_empty(), "the warnings are {told:#?}");
     Ok(())
 }
@@ -347,19 +369,19 @@ pub(crate) fn hardly_noticed(figures: &Figures, states: &[EtcdCluster]) -> Resul
 }
 
 /// Nothing that was acknowledged is lost.
-pub(crate) async fn nothing_is_lost(look: &Look, writers: History, data: &[MemberData]) -> Result<Figures> {
+pub(crate) async fn nothing_is_lost(handle: &ClusterHandle, writers: History, data: &[MemberData]) -> Result<Figures> {
     let record = writers.end().await?;
     let figures = record.figures();
-    println!("  {}: {figures}", look.namespace);
-    println!("  {}: {}", look.namespace, record.judge(data)?);
+    println!("  {}: {figures}", handle.namespace);
+    println!("  {}: {}", handle.namespace, record.judge(data)?);
     Ok(figures)
 }
 
 /// Another spec, and the endpoints that the control plane is told next.
-async fn told_next(look: &Look, before: &str, writers: Option<&History>) -> Result<String> {
-    changed(look, &another_spec()).await?;
+async fn told_next(handle: &ClusterHandle, before: &str, writers: Option<&History>) -> Result<String> {
+    changed(handle, &another_spec()).await?;
     until("the control plane is told of other members", ROLLOUT, async || {
-        let (status, published) = (look.status().await?, look.control_plane_endpoints().await?.join(","));
+        let (status, published) = (handle.status().await?, handle.control_plane_endpoints().await?.join(","));
         writers.into_iter().for_each(|writers| follow(writers, &status));
         ensure!(published != before && published == status.endpoints, "{published}: {:?}", status.conditions);
         Ok(Some(published))
@@ -372,7 +394,7 @@ pub(crate) fn another_spec() -> Value {
     json!({"etcdadmConfigSpec": {"preEtcdadmCommands": ["true"]}})
 }
 
-pub(crate) async fn changed(look: &Look, spec: &Value) -> Result<()> {
-    look.etcds().patch(&look.etcd, &PatchParams::default(), &Patch::Merge(json!({"spec": spec}))).await?;
+pub(crate) async fn changed(handle: &ClusterHandle, spec: &Value) -> Result<()> {
+    handle.etcds().patch(&handle.etcd, &PatchParams::default(), &Patch::Merge(json!({"spec": spec}))).await?;
     Ok(())
 }

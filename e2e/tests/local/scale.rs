@@ -3,7 +3,7 @@
 use crate::bring_up::{PATIENCE, released};
 use anyhow::{Context, Result, bail, ensure};
 use api::etcd_cluster::{EtcdClusterStatus, MemberRole};
-use e2e::bed::{Bed, Look, Manifests, States};
+use e2e::bed::{Bed, ClusterHandle, Manifests, States};
 use e2e::history::{self as load, Load, MemberData};
 use e2e::plane::{Requests, users};
 use e2e::until::until;
@@ -31,34 +31,34 @@ pub(crate) async fn three_to_five(bed: &mut Bed) -> Result<()> {
 
 async fn grows(bed: &mut Bed, namespace: &str, before: usize, after: usize, killed: bool) -> Result<()> {
     let client = bed.client();
-    Look::make_namespace(&client, namespace).await?;
+    ClusterHandle::make_namespace(&client, namespace).await?;
     let manifests = Manifests::new(namespace, "demo")?.replicas(i64::try_from(before)?);
     manifests.apply(&client).await?;
-    let look = Look::at(&client, &manifests);
-    let old = look.until_ready(PATIENCE).await?.endpoints;
-    released(&look).await?;
+    let handle = ClusterHandle::new(&client, &manifests);
+    let old = handle.until_ready(PATIENCE).await?.endpoints;
+    released(&handle).await?;
 
     let mark = bed.plane.mark();
-    let writers = load::History::begin(bed.world(), namespace, &look.etcd_access().await?, LOAD).await?;
-    let etcds = States::of(look.etcds(), &look.etcd).await?;
-    let clusters = States::of(look.api("Cluster"), &look.cluster).await?;
+    let writers = load::History::begin(bed.world(), namespace, &handle.etcd_access().await?, LOAD).await?;
+    let etcds = States::of(handle.etcds(), &handle.etcd).await?;
+    let clusters = States::of(handle.api("Cluster"), &handle.cluster).await?;
     let patch = Patch::Merge(json!({"spec": {"replicas": after}}));
-    look.etcds().patch(&look.etcd, &PatchParams::default(), &patch).await?;
+    handle.etcds().patch(&handle.etcd, &PatchParams::default(), &patch).await?;
     if killed {
         until("the next member joins", PATIENCE, async || {
-            Ok((look.status().await?.members.len() > before).then_some(()))
+            Ok((handle.status().await?.members.len() > before).then_some(()))
         })
         .await?;
         bed.kill_and_restart_manager(0).await?;
     }
     let new = until(format!("{after} members are ready"), PATIENCE, async || {
-        let status = look.status().await?;
+        let status = handle.status().await?;
         ensure!(status.ready && status.members.len() == after, "{:?}", status.conditions);
         Ok(Some(status.endpoints))
     })
     .await?;
     until("the control plane has the endpoint of every member", PATIENCE, async || {
-        let published = look.control_plane_endpoints().await?;
+        let published = handle.control_plane_endpoints().await?;
         ensure!(published.join(",") == new, "it has {published:?}");
         Ok(Some(()))
     })
@@ -66,31 +66,31 @@ async fn grows(bed: &mut Bed, namespace: &str, before: usize, after: usize, kill
 
     writers.endpoints(new.split(',').map(str::to_owned).collect());
     tokio::time::sleep(AFTERWARDS).await;
-    is_kept(bed, &look, &writers.end().await?, after)?;
+    is_kept(bed, &handle, &writers.end().await?, after)?;
     for status in etcds.stop().await?.into_iter().filter_map(|etcd| etcd.status) {
         in_order(&status, &old, before, after).with_context(|| format!("a status on the way: {status:?}"))?;
     }
     for cluster in clusters.stop().await? {
         is_no_alarm(&cluster)?;
     }
-    ensure!(!look.control_plane_is_paused().await?, "the control plane was paused again");
-    told_once(&look, &bed.plane.requests_since(mark)?, &new, before, after)?;
-    bed.exactly(&[(&look, after)]).await
+    ensure!(!handle.control_plane_is_paused().await?, "the control plane was paused again");
+    told_once(&handle, &bed.plane.requests_since(mark)?, &new, before, after)?;
+    bed.exactly(&[(&handle, after)]).await
 }
 
 /// Every write was acknowledged, soon, and none was lost.
-fn is_kept(bed: &Bed, look: &Look, record: &load::Record, members: usize) -> Result<()> {
+fn is_kept(bed: &Bed, handle: &ClusterHandle, record: &load::Record, members: usize) -> Result<()> {
     let figures = record.figures();
-    println!("  {}: {figures}", look.namespace);
+    println!("  {}: {figures}", handle.namespace);
     ensure!(figures.failed + figures.unknown == 0, "{figures}");
-    println!("  {}: {}", look.namespace, record.judge(&data_of(bed, look, &look.member_names(members))?)?);
+    println!("  {}: {}", handle.namespace, record.judge(&data_of(bed, handle, &handle.member_names(members))?)?);
     Ok(())
 }
 
 /// The data of members, for the judge.
-pub(crate) fn data_of(bed: &Bed, look: &Look, names: &[String]) -> Result<Vec<MemberData>> {
+pub(crate) fn data_of(bed: &Bed, handle: &ClusterHandle, names: &[String]) -> Result<Vec<MemberData>> {
     let data = |name: &String| {
-        let data = bed.machines.get(&look.namespace, name)?.etcd_data();
+        let data = bed.machines.get(&handle.namespace, name)?.etcd_data();
         anyhow::Ok(MemberData { name: name.clone(), data })
     };
     names.iter().map(data).collect()
@@ -124,10 +124,10 @@ fn is_no_alarm(cluster: &DynamicObject) -> Result<()> {
 /// By the API server's own account: each Machine was admitted once, and got its bootstrap data once, after that. Nothing else
 /// was written into the init Secret but where the voters are, for each new voter once at most. And the control plane's
 /// endpoints were written once.
-fn told_once(look: &Look, requests: &Requests, new: &str, before: usize, after: usize) -> Result<()> {
-    let ours = requests.user(users::PROVIDER).done_in(&look.namespace);
-    let init = api::names::init_secret(&look.cluster);
-    let names = look.member_names(after);
+fn told_once(handle: &ClusterHandle, requests: &Requests, new: &str, before: usize, after: usize) -> Result<()> {
+    let ours = requests.user(users::PROVIDER).done_in(&handle.namespace);
+    let init = api::names::init_secret(&handle.cluster);
+    let names = handle.member_names(after);
     let secrets = ours.writes().resource("secrets");
     let relevant = secrets.filter(|r| names.contains(&r.name) || r.name == init);
     let found: Vec<(&str, &str)> = relevant.iter().map(|r| (r.verb.as_str(), r.name.as_str())).collect();

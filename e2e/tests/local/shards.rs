@@ -4,7 +4,7 @@
 use crate::bring_up::{PATIENCE, released};
 use anyhow::{Result, ensure};
 use api::names::WATCH_FILTER_LABEL;
-use e2e::bed::{Bed, Look, Manifests};
+use e2e::bed::{Bed, ClusterHandle, Manifests};
 use e2e::plane::{Request, Requests, users};
 use e2e::until::until;
 use futures::future::try_join_all;
@@ -13,7 +13,7 @@ use serde_json::json;
 
 /// By the label `cluster.x-k8s.io/watch-filter`, in one namespace.
 pub(crate) async fn by_watch_filter(bed: &mut Bed) -> Result<()> {
-    Look::make_namespace(&bed.client(), "shards").await?;
+    ClusterHandle::make_namespace(&bed.client(), "shards").await?;
     let shard = |index: usize, colour: &str| {
         let label = json!({WATCH_FILTER_LABEL: colour});
         let manifests = Manifests::new("shards", colour)?
@@ -24,9 +24,9 @@ pub(crate) async fn by_watch_filter(bed: &mut Bed) -> Result<()> {
     };
     let shards = [shard(0, "blue")?, shard(1, "green")?];
     shared(bed, &shards, Manifests::new("shards", "nobodys")?).await?;
-    for Shard { look, .. } in &shards {
-        let made = look.names("Machine", &format!("{WATCH_FILTER_LABEL}={}", look.cluster)).await?;
-        ensure!(look.etcd_machines().await?.iter().all(|machine| made.contains(machine)), "with the label: {made:?}");
+    for Shard { handle, .. } in &shards {
+        let made = handle.names("Machine", &format!("{WATCH_FILTER_LABEL}={}", handle.cluster)).await?;
+        ensure!(handle.etcd_machines().await?.iter().all(|machine| made.contains(machine)), "with the label: {made:?}");
     }
     Ok(())
 }
@@ -34,7 +34,7 @@ pub(crate) async fn by_watch_filter(bed: &mut Bed) -> Result<()> {
 /// By namespace, with Clusters of one name. Neither manager so much as reads in another namespace.
 pub(crate) async fn by_namespace(bed: &mut Bed) -> Result<()> {
     for namespace in ["team-blue", "team-green", "team-nobody"] {
-        Look::make_namespace(&bed.client(), namespace).await?;
+        ClusterHandle::make_namespace(&bed.client(), namespace).await?;
     }
     let shard = |index: usize, namespace: &str| {
         let manifests = Manifests::new(namespace, "demo")?.replicas(1);
@@ -47,7 +47,7 @@ pub(crate) async fn by_namespace(bed: &mut Bed) -> Result<()> {
     for shard in &shards {
         // CRDs belong to no namespace, and what has no resource is discovery.
         let inside = |request: &Request| {
-            request.namespace == shard.look.namespace
+            request.namespace == shard.handle.namespace
                 || ["", "customresourcedefinitions"].contains(&request.resource.as_str())
         };
         let outside = requests.user(shard.user).filter(|request| !inside(request));
@@ -62,17 +62,17 @@ struct Shard {
     /// The flag that says so.
     flag: String,
     manifests: Manifests,
-    look: Look,
+    handle: ClusterHandle,
 }
 
 impl Shard {
     fn new(bed: &Bed, index: usize, flag: String, manifests: Manifests) -> Self {
-        Self { user: users::SHARDS[index], flag, look: Look::at(&bed.client(), &manifests), manifests }
+        Self { user: users::SHARDS[index], flag, handle: ClusterHandle::new(&bed.client(), &manifests), manifests }
     }
 
     fn owns(&self, request: &Request) -> bool {
-        let name = request.name.strip_prefix(&self.look.cluster);
-        request.namespace == self.look.namespace && name.is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+        let name = request.name.strip_prefix(&self.handle.cluster);
+        request.namespace == self.handle.namespace && name.is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
     }
 
     /// Everything that its manager has written belongs to its Cluster.
@@ -91,13 +91,13 @@ impl Shard {
 
     async fn scale(&self, replicas: usize) -> Result<()> {
         let patch = Patch::Merge(json!({"spec": {"replicas": replicas}}));
-        self.look.etcds().patch(&self.look.etcd, &PatchParams::default(), &patch).await?;
+        self.handle.etcds().patch(&self.handle.etcd, &PatchParams::default(), &patch).await?;
         Ok(())
     }
 
     async fn until_it_has(&self, members: usize) -> Result<()> {
-        until(format!("{} has {members} members", self.look.etcd), PATIENCE, async || {
-            let status = self.look.status().await?;
+        until(format!("{} has {members} members", self.handle.etcd), PATIENCE, async || {
+            let status = self.handle.status().await?;
             ensure!(status.ready && status.members.len() == members, "{:?}", status.conditions);
             Ok(Some(()))
         })
@@ -127,8 +127,8 @@ async fn lived(bed: &mut Bed, shards: &[Shard; 2], nobodys: &Manifests) -> Resul
     for manifests in [nobodys, &shards[0].manifests, &shards[1].manifests] {
         manifests.apply(&client).await?;
     }
-    try_join_all(shards.iter().map(|shard| shard.look.until_ready(PATIENCE))).await?;
-    try_join_all(shards.iter().map(|shard| released(&shard.look))).await?;
+    try_join_all(shards.iter().map(|shard| shard.handle.until_ready(PATIENCE))).await?;
+    try_join_all(shards.iter().map(|shard| released(&shard.handle))).await?;
 
     let [orphaned, other] = shards;
     bed.kill_manager(0).await?;
@@ -136,8 +136,8 @@ async fn lived(bed: &mut Bed, shards: &[Shard; 2], nobodys: &Manifests) -> Resul
         shard.scale(3).await?;
     }
     other.until_it_has(3).await?;
-    let machines = orphaned.look.etcd_machines().await?;
-    ensure!(machines.len() == 1, "somebody has made Machines of {}: {machines:?}", orphaned.look.etcd);
+    let machines = orphaned.handle.etcd_machines().await?;
+    ensure!(machines.len() == 1, "somebody has made Machines of {}: {machines:?}", orphaned.handle.etcd);
     bed.start_manager_as(0, orphaned.user, &[&orphaned.flag]).await?;
     orphaned.until_it_has(3).await?;
 
@@ -145,10 +145,10 @@ async fn lived(bed: &mut Bed, shards: &[Shard; 2], nobodys: &Manifests) -> Resul
     for shard in shards {
         shard.has_kept_to_its_own(&requests)?;
     }
-    let look = Look::at(&client, nobodys);
-    let etcd = look.etcds().get(&look.etcd).await?;
-    ensure!(etcd.status.is_none() && etcd.metadata.finalizers.is_none(), "{} was looked after: {etcd:?}", look.etcd);
-    let machines = look.etcd_machines().await?;
-    ensure!(machines.is_empty(), "{} has Machines: {machines:?}", look.etcd);
+    let handle = ClusterHandle::new(&client, nobodys);
+    let etcd = handle.etcds().get(&handle.etcd).await?;
+    ensure!(etcd.status.is_none() && etcd.metadata.finalizers.is_none(), "{} was looked after: {etcd:?}", handle.etcd);
+    let machines = handle.etcd_machines().await?;
+    ensure!(machines.is_empty(), "{} has Machines: {machines:?}", handle.etcd);
     Ok(())
 }

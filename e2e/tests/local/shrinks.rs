@@ -9,7 +9,7 @@ use crate::records::{Record, warnings};
 use crate::rolls::{FOLLOWERS, follow, hardly_noticed, ignore_what_is_in_use, nothing_is_lost, used};
 use crate::scale::{LOAD, data_of};
 use anyhow::{Context, Result, ensure};
-use e2e::bed::{Bed, Look, Manifests, States};
+use e2e::bed::{Bed, ClusterHandle, Manifests, States};
 use e2e::history::History;
 use e2e::until::until;
 use kube::api::{Patch, PatchParams};
@@ -24,168 +24,169 @@ const WAIT: Duration = Duration::from_secs(5);
 
 /// From three members to one. The manager is killed while the first of them leaves.
 pub(crate) async fn three_to_one(bed: &mut Bed) -> Result<()> {
-    let look = up(bed, "three-to-one", 3).await?;
-    shrinks(bed, &look, &[1], true).await
+    let handle = up(bed, "three-to-one", 3).await?;
+    shrinks(bed, &handle, &[1], true).await
 }
 
 /// From five members to three, and to one.
 pub(crate) async fn five_to_one(bed: &mut Bed) -> Result<()> {
-    let look = up(bed, "five-to-one", 5).await?;
-    shrinks(bed, &look, &[3, 1], false).await
+    let handle = up(bed, "five-to-one", 5).await?;
+    shrinks(bed, &handle, &[3, 1], false).await
 }
 
 /// From one to three, five, seven, and back to three and one, under one load: as far as its clients notice, nothing
 /// but moves of leadership and removals happens, each once.
 pub(crate) async fn there_and_back(bed: &mut Bed) -> Result<()> {
-    let look = up(bed, "there-and-back", 1).await?;
-    let first = look.etcd_machines().await?;
-    let states = Record::of(&bed.client(), &look.namespace).await?;
-    let writers = History::begin(bed.world(), &look.namespace, &look.staged_etcd_access().await?, FOLLOWERS).await?;
+    let handle = up(bed, "there-and-back", 1).await?;
+    let first = handle.etcd_machines().await?;
+    let states = Record::of(&bed.client(), &handle.namespace).await?;
+    let writers =
+        History::begin(bed.world(), &handle.namespace, &handle.staged_etcd_access().await?, FOLLOWERS).await?;
     for size in [3, 5, 7] {
-        grows_to(bed, &look, size, &writers).await.with_context(|| format!("up to {size}"))?;
+        grows_to(bed, &handle, size, &writers).await.with_context(|| format!("up to {size}"))?;
     }
     for size in [3, 1] {
-        shrinks_to(bed, &look, size, false, &writers).await.with_context(|| format!("down to {size}"))?;
+        shrinks_to(bed, &handle, size, false, &writers).await.with_context(|| format!("down to {size}"))?;
     }
-    let machines = look.etcd_machines().await?;
+    let machines = handle.etcd_machines().await?;
     ensure!(machines == first, "the Machine was {first:?}, and is {machines:?}: the newest ones were to leave");
-    let figures = nothing_is_lost(&look, writers, &data_of(bed, &look, &machines)?).await?;
+    let figures = nothing_is_lost(&handle, writers, &data_of(bed, &handle, &machines)?).await?;
     hardly_noticed(&figures, &states.stop().await?)?;
-    let told = warnings(&bed.client(), &look.namespace).await?;
+    let told = warnings(&bed.client(), &handle.namespace).await?;
     ensure!(told.is_empty(), "the warnings are {told:#?}");
     Ok(())
 }
 
 /// More members. The endpoints of all of them are published when all are there.
-async fn grows_to(bed: &Bed, look: &Look, size: usize, writers: &History) -> Result<()> {
-    let before = look.etcd_machines().await?;
-    wanted(look, size).await?;
+async fn grows_to(bed: &Bed, handle: &ClusterHandle, size: usize, writers: &History) -> Result<()> {
+    let before = handle.etcd_machines().await?;
+    wanted(handle, size).await?;
     until("more endpoints are published", PATIENCE * 2, async || {
-        let status = look.status().await?;
+        let status = handle.status().await?;
         let published = status.endpoints.split(',').count();
         ensure!(status.ready && published == size, "{}: {:?}", status.endpoints, status.conditions);
         Ok(Some(()))
     })
     .await?;
-    let machines = are_well(bed, look, size).await?;
+    let machines = are_well(bed, handle, size).await?;
     ensure!(before.iter().all(|name| machines.contains(name)), "of {before:?} there are {machines:?}");
-    follow(writers, &look.status().await?);
-    only_theirs(bed, look, &machines).await
+    follow(writers, &handle.status().await?);
+    only_theirs(bed, handle, &machines).await
 }
 
 /// From three to one, and back before the second has left; then all is as many as wanted.
 pub(crate) async fn a_mind_is_changed(bed: &mut Bed) -> Result<()> {
-    let look = up(bed, "changed-mind", 3).await?;
-    let load = LowLoad::begin(bed, &look).await?;
-    wanted(&look, 1).await?;
+    let handle = up(bed, "changed-mind", 3).await?;
+    let load = LowLoad::begin(bed, &handle).await?;
+    wanted(&handle, 1).await?;
     until("a Machine is being deleted", PATIENCE, async || {
-        let status = look.status().await?;
+        let status = handle.status().await?;
         Ok(status.conditions.iter().any(|c| c.type_ == "MachinesDeleting" && c.status == "True").then_some(()))
     })
     .await?;
-    wanted(&look, 3).await?;
-    let machines = are_well(bed, &look, 3).await?;
-    only_theirs(bed, &look, &machines).await?;
+    wanted(&handle, 3).await?;
+    let machines = are_well(bed, &handle, 3).await?;
+    only_theirs(bed, &handle, &machines).await?;
     load.judged().await
 }
 
 /// From three to one, while API servers use all three: nobody leaves before the control plane has rolled out, which none
 /// ever does here, as two members would survive no failure all that time. When a person says that it may, both leave.
 pub(crate) async fn beside_a_control_plane(bed: &mut Bed) -> Result<()> {
-    let look = used(bed, Manifests::new("shrinks-used", "demo")?).await?;
-    let before = look.etcd_machines().await?;
-    let load = LowLoad::begin(bed, &look).await?;
-    wanted(&look, 1).await?;
+    let handle = used(bed, Manifests::new("shrinks-used", "demo")?).await?;
+    let before = handle.etcd_machines().await?;
+    let load = LowLoad::begin(bed, &handle).await?;
+    wanted(&handle, 1).await?;
     until("both say what they wait for", PATIENCE, async || {
-        let status = look.status().await?;
+        let status = handle.status().await?;
         let deleting = status.conditions.iter().find(|c| c.type_ == "MachinesDeleting").context("no condition")?;
         Ok((deleting.status == "True" && deleting.message.contains("the next one to go")).then_some(()))
     })
     .await?;
     tokio::time::sleep(WAIT).await;
-    let (status, machines) = (look.status().await?, look.etcd_machines().await?);
+    let (status, machines) = (handle.status().await?, handle.etcd_machines().await?);
     ensure!(status.operation.is_none() && status.ready, "{:?}", status.conditions);
-    let etcd = look.membership(&bed.machines, &machines).await?;
+    let etcd = handle.membership(&bed.machines, &machines).await?;
     ensure!(etcd.voters() == before, "there were {before:?}, and there are {:?}", etcd.members);
-    ignore_what_is_in_use(&look).await?;
-    let machines = are_well(bed, &look, 1).await?;
-    only_theirs(bed, &look, &machines).await?;
+    ignore_what_is_in_use(&handle).await?;
+    let machines = are_well(bed, &handle, 1).await?;
+    only_theirs(bed, &handle, &machines).await?;
     load.judged().await
 }
 
-async fn shrinks(bed: &mut Bed, look: &Look, sizes: &[usize], killed: bool) -> Result<()> {
-    let writers = History::begin(bed.world(), &look.namespace, &look.staged_etcd_access().await?, LOAD).await?;
+async fn shrinks(bed: &mut Bed, handle: &ClusterHandle, sizes: &[usize], killed: bool) -> Result<()> {
+    let writers = History::begin(bed.world(), &handle.namespace, &handle.staged_etcd_access().await?, LOAD).await?;
     for size in sizes {
-        shrinks_to(bed, look, *size, killed, &writers).await.with_context(|| format!("to {size}"))?;
+        shrinks_to(bed, handle, *size, killed, &writers).await.with_context(|| format!("to {size}"))?;
     }
-    let machines = look.etcd_machines().await?;
-    let figures = nothing_is_lost(look, writers, &data_of(bed, look, &machines)?).await?;
+    let machines = handle.etcd_machines().await?;
+    let figures = nothing_is_lost(handle, writers, &data_of(bed, handle, &machines)?).await?;
     ensure!(figures.longest_stall <= STALL, "{figures}");
-    let told = warnings(&bed.client(), &look.namespace).await?;
+    let told = warnings(&bed.client(), &handle.namespace).await?;
     ensure!(told.is_empty(), "the warnings are {told:#?}");
     Ok(())
 }
 
-async fn shrinks_to(bed: &mut Bed, look: &Look, size: usize, killed: bool, writers: &History) -> Result<()> {
-    let endpoints = look.status().await?.endpoints;
-    let states = States::of(look.etcds(), &look.etcd).await?;
-    wanted(look, size).await?;
+async fn shrinks_to(bed: &mut Bed, handle: &ClusterHandle, size: usize, killed: bool, writers: &History) -> Result<()> {
+    let endpoints = handle.status().await?.endpoints;
+    let states = States::of(handle.etcds(), &handle.etcd).await?;
+    wanted(handle, size).await?;
     if killed {
-        until("a member leaves", PATIENCE, async || Ok(look.status().await?.operation.map(drop))).await?;
+        until("a member leaves", PATIENCE, async || Ok(handle.status().await?.operation.map(drop))).await?;
         bed.kill_and_restart_manager(0).await?;
     }
     // As API servers do, the writers go over to the members that stay as soon as they are told.
     let told = until("fewer endpoints are published", PATIENCE, async || {
-        let status = look.status().await?;
+        let status = handle.status().await?;
         let published: Vec<String> = status.endpoints.split(',').map(str::to_owned).collect();
         Ok((status.ready && published.len() == size).then_some(published))
     })
     .await?;
     ensure!(told.iter().all(|url| endpoints.contains(url)), "the endpoints are {told:?}");
     writers.endpoints(told.clone());
-    let machines = are_well(bed, look, size).await?;
+    let machines = are_well(bed, handle, size).await?;
     let states = states.stop().await?.into_iter().filter_map(|etcd| etcd.status);
     for status in states.filter(|status| status.endpoints != endpoints) {
         ensure!(status.endpoints == told.join(","), "meanwhile these were published: {}", status.endpoints);
         ensure!(status.ready, "it was not ready: {:?}", status.conditions);
     }
-    only_theirs(bed, look, &machines).await
+    only_theirs(bed, handle, &machines).await
 }
 
 /// What `kubectl scale` does.
-pub(crate) async fn wanted(look: &Look, replicas: usize) -> Result<()> {
+pub(crate) async fn wanted(handle: &ClusterHandle, replicas: usize) -> Result<()> {
     let patch = Patch::Merge(json!({"spec": {"replicas": replicas}}));
-    look.etcds().patch_scale(&look.etcd, &PatchParams::default(), &patch).await?;
+    handle.etcds().patch_scale(&handle.etcd, &PatchParams::default(), &patch).await?;
     Ok(())
 }
 
 /// Waits until there are so many Machines, all of them voters, and nothing is being done. Gives their names.
-pub(crate) async fn are_well(bed: &Bed, look: &Look, wanted: usize) -> Result<Vec<String>> {
+pub(crate) async fn are_well(bed: &Bed, handle: &ClusterHandle, wanted: usize) -> Result<Vec<String>> {
     until(format!("{wanted} members are left"), PATIENCE * 2, async || {
-        let machines = look.etcd_machines().await?;
-        let status = look.status().await?;
+        let machines = handle.etcd_machines().await?;
+        let status = handle.status().await?;
         ensure!(machines.len() == wanted, "the Machines are {machines:?}: {:?}", status.conditions);
         ensure!(status.ready && status.operation.is_none(), "{:?}", status.conditions);
         ensure!(status.removed_members.is_empty(), "removed are {:?}", status.removed_members);
         let leaves = status.conditions.iter().find(|condition| condition.type_ == "MachinesDeleting");
         ensure!(leaves.is_some_and(|condition| condition.status == "False"), "{leaves:?}");
-        let etcd = look.membership(&bed.machines, &machines).await?;
+        let etcd = handle.membership(&bed.machines, &machines).await?;
         ensure!(etcd.voters() == machines, "Machines {machines:?}, members {:?}", etcd.members);
         Ok(Some(machines))
     })
     .await
 }
 
-async fn up(bed: &Bed, namespace: &str, replicas: i64) -> Result<Look> {
+async fn up(bed: &Bed, namespace: &str, replicas: i64) -> Result<ClusterHandle> {
     alone(bed, Manifests::new(namespace, "demo")?.replicas(replicas)).await
 }
 
 /// A cluster that is up, of these manifests but for the control plane.
-pub(crate) async fn alone(bed: &Bed, manifests: Manifests) -> Result<Look> {
+pub(crate) async fn alone(bed: &Bed, manifests: Manifests) -> Result<ClusterHandle> {
     let (client, manifests) = (bed.client(), manifests.without_control_plane());
-    Look::make_namespace(&client, &manifests.namespace).await?;
-    let look = Look::at(&client, &manifests);
+    ClusterHandle::make_namespace(&client, &manifests.namespace).await?;
+    let handle = ClusterHandle::new(&client, &manifests);
     manifests.apply(&client).await?;
-    look.until_ready(PATIENCE).await?;
-    Ok(look)
+    handle.until_ready(PATIENCE).await?;
+    Ok(handle)
 }

@@ -4,7 +4,7 @@ use crate::bring_up::released;
 use crate::kills::made_once;
 use crate::load::LowLoad;
 use anyhow::{Context, Result};
-use e2e::bed::{Bed, Look, Manifests};
+use e2e::bed::{Bed, ClusterHandle, Manifests};
 use e2e::faults::FaultyManager;
 use e2e::scenarios::is_full;
 use e2e::until::until;
@@ -34,22 +34,22 @@ pub(crate) async fn watches_one_by_one(bed: &mut Bed) -> Result<()> {
 
 async fn lagging(bed: &Bed, resource: &str) -> Result<()> {
     let (client, namespace) = (bed.client(), format!("stale-{resource}"));
-    Look::make_namespace(&client, &namespace).await?;
+    ClusterHandle::make_namespace(&client, &namespace).await?;
     let manager = FaultyManager::start(bed, &namespace, Some(&namespace), Vec::new()).await?;
     manager.hold_watch(resource);
     let before = bed.plane.mark();
     let manifests = Manifests::new(&namespace, "demo")?;
-    let look = Look::at(&client, &manifests);
+    let handle = ClusterHandle::new(&client, &manifests);
     manifests.apply(&client).await?;
     until(format!("events of {resource} are kept"), PATIENCE, async || Ok((manager.kept(resource) > 0).then_some(())))
         .await?;
     tokio::time::sleep(LAGS).await;
     let kept = manager.release_watch(resource);
-    let load = LowLoad::begin_early(bed, &look).await?;
+    let load = LowLoad::begin_early(bed, &handle).await?;
     println!("stale::watches_one_by_one: {kept} pieces of the watch of {resource} were kept");
-    look.until_ready(PATIENCE).await?;
-    released(&look).await?;
-    bed.exactly(&[(&look, 3)]).await?;
+    handle.until_ready(PATIENCE).await?;
+    released(&handle).await?;
+    bed.exactly(&[(&handle, 3)]).await?;
     made_once(bed, &namespace, before)?;
     load.judged().await?;
     manager.stop().await?;

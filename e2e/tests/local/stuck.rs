@@ -51,24 +51,24 @@ pub(crate) async fn a_learner(bed: &mut Bed) -> Result<()> {
         etcd["spec"]["healthCheck"]["startupGraceSeconds"] = json!(GRACE);
         etcd["spec"]["etcdadmConfigSpec"]["preEtcdadmCommands"] = json!([stands_still(DOOMED)]);
     });
-    let look = alone(bed, manifests).await?;
-    let old = look.etcd_machines().await?;
-    let load = LowLoad::begin(bed, &look).await?;
-    wanted(&look, 5).await?;
+    let handle = alone(bed, manifests).await?;
+    let old = handle.etcd_machines().await?;
+    let load = LowLoad::begin(bed, &handle).await?;
+    wanted(&handle, 5).await?;
     let learner = until(format!("{DOOMED} learns, and answers"), PATIENCE, async || {
-        let members = look.status().await?.members;
+        let members = handle.status().await?.members;
         let is_it = |role, health| role == MemberRole::Learner && health == Health::Healthy;
         Ok(members.into_iter().find(|member| member.machine == DOOMED && is_it(member.role, member.health)))
     })
     .await?;
     let begun = Instant::now();
     // Somebody else keeps its Machine, so that it can be looked at after we have let it go.
-    keep(&look, DOOMED, json!("scenario")).await?;
-    let doomed = bed.machines.get(&look.namespace, DOOMED)?;
-    let message = look.until_condition("Ready", "False", "WaitingForPromotion", PATIENCE).await?;
-    println!("  {}: {message}", look.namespace);
+    keep(&handle, DOOMED, json!("scenario")).await?;
+    let doomed = bed.machines.get(&handle.namespace, DOOMED)?;
+    let message = handle.until_condition("Ready", "False", "WaitingForPromotion", PATIENCE).await?;
+    println!("  {}: {message}", handle.namespace);
     let told = until("it is told when it is replaced", PATIENCE, async || {
-        let mut said = look.status().await?.conditions.into_iter().map(|condition| condition.message);
+        let mut said = handle.status().await?.conditions.into_iter().map(|condition| condition.message);
         let says = |said: &String| said.contains("still a learner after") && said.contains("it is replaced from ");
         Ok(said.find(says))
     })
@@ -77,19 +77,19 @@ pub(crate) async fn a_learner(bed: &mut Bed) -> Result<()> {
 
     let all = Duration::from_secs(GRACES * GRACE);
     until(format!("{DOOMED} is given up"), all + PATIENCE, async || {
-        let goes = look.api("Machine").get(DOOMED).await?.metadata.deletion_timestamp.is_some();
-        let members = look.status().await?.members;
+        let goes = handle.api("Machine").get(DOOMED).await?.metadata.deletion_timestamp.is_some();
+        let members = handle.status().await?.members;
         let votes = members.iter().any(|member| member.id == learner.id && member.role == MemberRole::Voter);
         ensure!(!votes, Broken(format!("{DOOMED} votes: it did not stand still")));
         Ok(goes.then_some(()))
     })
     .await?;
     let waited = begun.elapsed();
-    println!("  {}: given up after {:.0} s", look.namespace, waited.as_secs_f32());
+    println!("  {}: given up after {:.0} s", handle.namespace, waited.as_secs_f32());
     ensure!(waited >= Duration::from_secs((GRACES - 1) * GRACE), "it had {waited:?}, and {all:?} was its time");
 
-    until_released(&look, DOOMED, PATIENCE).await?;
-    let witness = bed.machines.get(&look.namespace, old.first().context("there is no member")?)?;
+    until_released(&handle, DOOMED, PATIENCE).await?;
+    let witness = bed.machines.get(&handle.namespace, old.first().context("there is no member")?)?;
     let is_out = async || {
         let list = Membership::on(witness.clone()).await?;
         let is_in = list.members.iter().any(|member| member.id == learner.id || member.name == DOOMED);
@@ -117,10 +117,10 @@ pub(crate) async fn a_learner(bed: &mut Bed) -> Result<()> {
     Host::reboot(&doomed).await?;
     stays_out("after a reboot").await?;
 
-    keep(&look, DOOMED, Value::Null).await?;
-    let machines = are_well(bed, &look, 5).await?;
+    keep(&handle, DOOMED, Value::Null).await?;
+    let machines = are_well(bed, &handle, 5).await?;
     let after: Vec<String> = [0, 1, 2, 4, 5].map(|number| format!("demo-etcd-{number}")).into();
     ensure!(machines == after, "the Machines are {machines:?}");
-    only_theirs(bed, &look, &machines).await?;
+    only_theirs(bed, &handle, &machines).await?;
     load.judged().await
 }

@@ -8,7 +8,7 @@ use crate::scale::{LOAD, data_of};
 use crate::shrinks::{are_well, wanted};
 use anyhow::{Result, ensure};
 use e2e::bed::data::said;
-use e2e::bed::{Bed, Look, Manifests};
+use e2e::bed::{Bed, ClusterHandle, Manifests};
 use e2e::history::History;
 use e2e::plane::users;
 use e2e::until::until;
@@ -38,56 +38,56 @@ pub(crate) fn begins_at(scenario: &str) -> Option<&'static str> {
 /// are asked for.
 pub(crate) async fn from_before(bed: &mut Bed) -> Result<()> {
     let client = bed.client();
-    Look::make_namespace(&client, "upgrade").await?;
+    ClusterHandle::make_namespace(&client, "upgrade").await?;
     let manifests = Manifests::new("upgrade", "demo")?;
-    let look = Look::at(&client, &manifests);
+    let handle = ClusterHandle::new(&client, &manifests);
     manifests.apply(&client).await?;
-    look.until_ready(PATIENCE).await?;
-    released(&look).await?;
-    let writers = History::begin(bed.world(), &look.namespace, &look.etcd_access().await?, LOAD).await?;
+    handle.until_ready(PATIENCE).await?;
+    released(&handle).await?;
+    let writers = History::begin(bed.world(), &handle.namespace, &handle.etcd_access().await?, LOAD).await?;
     tokio::time::sleep(WRITES).await;
-    let (machines, endpoints) = (look.etcd_machines().await?, look.status().await?.endpoints);
-    let (before, told) = (State::of(bed, &look).await?, warnings(&client, &look.namespace).await?);
+    let (machines, endpoints) = (handle.etcd_machines().await?, handle.status().await?.endpoints);
+    let (before, told) = (State::of(bed, &handle).await?, warnings(&client, &handle.namespace).await?);
 
     install(bed, "default", &["--force-conflicts"]).await?;
     bed.start_manager_with_lease(1).await?;
     bed.end_manager(0).await?;
     let mark = bed.plane.mark();
     until("the new manager has looked at every member", PATIENCE, async || {
-        let status = look.status().await?;
+        let status = handle.status().await?;
         let seen = status.members.iter().filter(|member| member.certificate_expires.is_some()).count();
         ensure!(seen == machines.len() && status.ready, "of {:?}: {:?}", status.members, status.conditions);
         Ok(Some(()))
     })
     .await?;
     tokio::time::sleep(WATCHED).await;
-    let changed = before.changed(&State::of(bed, &look).await?);
+    let changed = before.changed(&State::of(bed, &handle).await?);
     ensure!(changed.is_empty(), "the upgrade has changed {changed:#?}");
-    let status = look.status().await?;
+    let status = handle.status().await?;
     ensure!(status.ready && up_to_date(&status)?.0 == "True", "{:?}", status.conditions);
     ensure!(status.endpoints == endpoints, "{} were published, and {endpoints} before", status.endpoints);
-    let ours = bed.plane.requests_since(mark)?.user(users::PROVIDER).writes().done_in(&look.namespace);
+    let ours = bed.plane.requests_since(mark)?.user(users::PROVIDER).writes().done_in(&handle.namespace);
     println!("  the new manager has written:\n{ours}");
     let done = ours.filter(|request| request.verb != "patch" && request.resource != "events");
     ensure!(done.is_empty(), "the new manager has made or deleted something:\n{done}");
-    ensure!(warnings(&client, &look.namespace).await? == told, "somebody was warned");
+    ensure!(warnings(&client, &handle.namespace).await? == told, "somebody was warned");
 
-    wanted(&look, MORE).await?;
-    let grown = are_well(bed, &look, MORE).await?;
+    wanted(&handle, MORE).await?;
+    let grown = are_well(bed, &handle, MORE).await?;
     until("the control plane has the endpoint of every member", PATIENCE, async || {
-        let (published, status) = (look.control_plane_endpoints().await?, look.status().await?);
+        let (published, status) = (handle.control_plane_endpoints().await?, handle.status().await?);
         ensure!(published.len() == MORE && published.join(",") == status.endpoints, "it has {published:?}");
         Ok(Some(()))
     })
     .await?;
-    writers.endpoints(look.control_plane_endpoints().await?);
+    writers.endpoints(handle.control_plane_endpoints().await?);
     tokio::time::sleep(WRITES).await;
-    let mut changed = before.changed(&State::of(bed, &look).await?);
+    let mut changed = before.changed(&State::of(bed, &handle).await?);
     changed.retain(|what| machines.iter().any(|name| what.contains(&format!("{name}:"))));
     ensure!(changed.is_empty(), "growing has changed {changed:#?}");
-    let figures = nothing_is_lost(&look, writers, &data_of(bed, &look, &grown)?).await?;
+    let figures = nothing_is_lost(&handle, writers, &data_of(bed, &handle, &grown)?).await?;
     ensure!(figures.failed + figures.unknown == 0, "{figures}");
-    ensure!(warnings(&client, &look.namespace).await? == told, "somebody was warned");
+    ensure!(warnings(&client, &handle.namespace).await? == told, "somebody was warned");
     Ok(())
 }
 
@@ -104,10 +104,10 @@ const PROCESSES: &str = "for p in /proc/[0-9]*; do if [ \"$(cat $p/comm 2> /dev/
 
 impl State {
     /// That of a cluster.
-    pub(crate) async fn of(bed: &Bed, look: &Look) -> Result<Self> {
+    pub(crate) async fn of(bed: &Bed, handle: &ClusterHandle) -> Result<Self> {
         let mut found = BTreeMap::new();
         for kind in KINDS {
-            for object in look.api(kind).list(&ListParams::default()).await?.items {
+            for object in handle.api(kind).list(&ListParams::default()).await?.items {
                 // Cluster API goes on with the Machines of its control plane by itself.
                 let is_its_own = object.labels().contains_key("cluster.x-k8s.io/control-plane");
                 let generation = object.metadata.generation.filter(|_| !is_its_own);
@@ -115,8 +115,8 @@ impl State {
                 found.insert(format!("{kind} {}", object.name_any()), format!("UID {uid}, generation {generation:?}"));
             }
         }
-        for name in look.etcd_machines().await? {
-            let processes = said(&bed.machines.get(&look.namespace, &name)?, &["sh", "-c", PROCESSES]).await?;
+        for name in handle.etcd_machines().await? {
+            let processes = said(&bed.machines.get(&handle.namespace, &name)?, &["sh", "-c", PROCESSES]).await?;
             ensure!(processes.lines().count() == 1, "of etcd there runs on {name}: {processes:?}");
             found.insert(format!("etcd on {name}"), processes.trim().to_owned());
         }

@@ -4,7 +4,7 @@ use crate::bring_up::{PATIENCE, released};
 use crate::records::{Record, always_available, warnings};
 use anyhow::{Context, Result, ensure};
 use api::EtcdCluster;
-use e2e::bed::{Bed, Look, Manifests};
+use e2e::bed::{Bed, ClusterHandle, Manifests};
 use e2e::scenarios::is_full;
 use e2e::until::until;
 use futures::future::try_join_all;
@@ -34,32 +34,32 @@ pub(crate) async fn nobody_is_warned(bed: &mut Bed) -> Result<()> {
             let sizes = LIVES[number % LIVES.len()];
             live(bed, number, sizes).await.with_context(|| format!("cluster {number}, of sizes {sizes:?}"))
         }));
-        for look in looks.await? {
-            look.delete("Cluster", &look.cluster).await?;
+        for handle in looks.await? {
+            handle.delete("Cluster", &handle.cluster).await?;
         }
     }
     println!("without_faults::nobody_is_warned: {begun} clusters");
     Ok(())
 }
 
-async fn live(bed: &Bed, number: usize, sizes: &[usize]) -> Result<Look> {
+async fn live(bed: &Bed, number: usize, sizes: &[usize]) -> Result<ClusterHandle> {
     let client = bed.client();
     let namespace = format!("without-faults-{number}");
-    Look::make_namespace(&client, &namespace).await?;
+    ClusterHandle::make_namespace(&client, &namespace).await?;
     let record = Record::of(&client, &namespace).await?;
     let manifests = Manifests::new(&namespace, "demo")?.replicas(i64::try_from(sizes[0])?);
-    let look = Look::at(&client, &manifests);
+    let handle = ClusterHandle::new(&client, &manifests);
     manifests.apply(&client).await?;
     for size in sizes {
         let patch = Patch::Merge(json!({"spec": {"replicas": size}}));
-        look.etcds().patch(&look.etcd, &PatchParams::default(), &patch).await?;
+        handle.etcds().patch(&handle.etcd, &PatchParams::default(), &patch).await?;
         until(format!("{size} members are ready"), PATIENCE * 2, async || {
-            let status = look.status().await?;
+            let status = handle.status().await?;
             ensure!(status.ready && status.members.len() == *size, "{:?}", status.conditions);
             Ok(Some(()))
         })
         .await?;
-        released_with(&look, *size).await?;
+        released_with(&handle, *size).await?;
     }
     // Events come a moment after what they are about.
     tokio::time::sleep(std::time::Duration::from_secs(3)).await;
@@ -68,7 +68,7 @@ async fn live(bed: &Bed, number: usize, sizes: &[usize]) -> Result<Look> {
     let states = record.stop().await?;
     always_available(&states)?;
     nobody_is_doubted(&states)?;
-    Ok(look)
+    Ok(handle)
 }
 
 /// No member was said to run on no Machine: a watch that lags is not a reason to.
@@ -83,14 +83,14 @@ fn nobody_is_doubted(states: &[EtcdCluster]) -> Result<()> {
 }
 
 /// The control plane has the endpoints of all members.
-async fn released_with(look: &Look, size: usize) -> Result<()> {
+async fn released_with(handle: &ClusterHandle, size: usize) -> Result<()> {
     until(format!("the control plane has {size} endpoints"), PATIENCE, async || {
-        let found = look.control_plane_endpoints().await?;
+        let found = handle.control_plane_endpoints().await?;
         ensure!(found.len() == size && !found.iter().any(|url| url.contains("placeholder")), "it has {found:?}");
         Ok(Some(()))
     })
     .await?;
-    if size == 3 && look.control_plane_machines().await?.is_empty() { released(look).await } else { Ok(()) }
+    if size == 3 && handle.control_plane_machines().await?.is_empty() { released(handle).await } else { Ok(()) }
 }
 
 /// Something else that every processor has to do.

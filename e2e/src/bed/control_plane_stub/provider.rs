@@ -4,7 +4,7 @@ use super::balancer::Balancer;
 use super::rollout::{Behaviour, Known, Next, next};
 use super::status::status;
 use super::{KIND, Seen};
-use crate::bed::Look;
+use crate::bed::ClusterHandle;
 use crate::bed::observed::ObservedServers;
 use crate::plane::workload::{PORT, Workload, WorkloadApiServer};
 use anyhow::Result;
@@ -31,7 +31,7 @@ struct Server {
 
 /// Who looks after a control plane.
 pub(super) struct Provider {
-    look: Look,
+    handle: ClusterHandle,
     workload: Workload,
     balancer: Balancer,
     observed: ObservedServers,
@@ -44,13 +44,13 @@ pub(super) struct Provider {
 
 impl Provider {
     pub(super) fn new(
-        look: Look,
+        handle: ClusterHandle,
         workload: Workload,
         balancer: Balancer,
         observed: ObservedServers,
         orders: watch::Receiver<Behaviour>,
     ) -> Self {
-        Self { look, workload, balancer, observed, orders, wanted: 0, servers: Vec::new(), started: 0 }
+        Self { handle, workload, balancer, observed, orders, wanted: 0, servers: Vec::new(), started: 0 }
     }
 
     /// Looks after it until its object is gone, and tells what there is.
@@ -74,7 +74,7 @@ impl Provider {
 
     /// Does the next thing. None: the object is gone.
     async fn turn(&mut self) -> Result<Option<()>> {
-        let Some(object) = self.look.api(KIND).get_opt(&self.look.control_plane).await? else { return Ok(None) };
+        let Some(object) = self.handle.api(KIND).get_opt(&self.handle.control_plane).await? else { return Ok(None) };
         if object.annotations().contains_key(PAUSED_ANNOTATION) {
             return Ok(Some(()));
         }
@@ -108,8 +108,8 @@ impl Provider {
 
     /// Without the Secret that is the gate there is none.
     async fn start(&mut self, endpoints: &[String], hangs: bool) -> Result<()> {
-        let client = apiserver_client_secret(&self.look.cluster);
-        let etcd = self.look.access(endpoints.to_vec(), &client).await?;
+        let client = apiserver_client_secret(&self.handle.cluster);
+        let etcd = self.handle.access(endpoints.to_vec(), &client).await?;
         let api = self.workload.launch(&etcd, NEXT_PORT.fetch_add(1, Ordering::Relaxed)).await?;
         if hangs {
             api.freeze()?;
@@ -148,8 +148,8 @@ impl Provider {
         let mut fields = status.as_object().into_iter().flatten();
         if fields.any(|(name, value)| before[name] != *value) {
             let patch = Patch::Merge(json!({"status": status}));
-            let control_planes = self.look.api(KIND);
-            control_planes.patch_status(&self.look.control_plane, &PatchParams::default(), &patch).await?;
+            let control_planes = self.handle.api(KIND);
+            control_planes.patch_status(&self.handle.control_plane, &PatchParams::default(), &patch).await?;
         }
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result};
 use api::names;
-use e2e::bed::Look;
+use e2e::bed::ClusterHandle;
 use e2e::docker::DockerBed;
 use e2e::plane::{Mark, Requests};
 
@@ -26,13 +26,13 @@ const STEPS: [&str; 8] = [
 ];
 
 /// Prints a table: for each step and member, the seconds since `mark`, when everything was applied.
-pub(super) async fn print(bed: &DockerBed, look: &Look, mark: Mark) -> Result<()> {
-    let requests = bed.plane.requests_since(mark)?.writes().done_in(&look.namespace);
+pub(super) async fn print(bed: &DockerBed, handle: &ClusterHandle, mark: Mark) -> Result<()> {
+    let requests = bed.plane.requests_since(mark)?.writes().done_in(&handle.namespace);
     let begun = requests.iter().next().context("nothing was written")?.received.as_duration().as_secs_f64();
-    let members = look.member_names(3);
+    let members = handle.member_names(3);
     let mut columns = Vec::new();
     for (index, name) in members.iter().enumerate() {
-        let mut times = by_the_api_server(&requests, look, index, name);
+        let mut times = by_the_api_server(&requests, handle, index, name);
         let own = bed.exec(name, &["sh", "-c", ASK]).await?;
         times.splice(3..3, by_the_machine(&own).with_context(|| format!("what {name} says: {own}"))?);
         columns.push(times);
@@ -47,7 +47,7 @@ pub(super) async fn print(bed: &DockerBed, look: &Look, mark: Mark) -> Result<()
 
 /// Machine, bootstrap Secret, reference to it, and the writes of the init Secret: one when the first is a voter, then two
 /// for each member, the second of them when it is a voter.
-fn by_the_api_server(requests: &Requests, look: &Look, index: usize, name: &str) -> Vec<f64> {
+fn by_the_api_server(requests: &Requests, handle: &ClusterHandle, index: usize, name: &str) -> Vec<f64> {
     let first = |verb: &str, resource: &str, name: &str, after: f64, nth: usize| {
         let found = requests.iter().filter(|r| (verb.is_empty() || r.verb == verb) && r.resource == resource);
         let found = found.filter(|r| r.subresource.is_empty() && r.name == name);
@@ -59,7 +59,7 @@ fn by_the_api_server(requests: &Requests, look: &Look, index: usize, name: &str)
         first("create", "machines", name, 0.0, 0),
         data,
         first("patch", "machines", name, data, 0),
-        first("", "secrets", &names::init_secret(&look.cluster), 0.0, 2 * index),
+        first("", "secrets", &names::init_secret(&handle.cluster), 0.0, 2 * index),
     ]
 }
 

@@ -4,7 +4,7 @@ use super::{GAP, is_named, lap};
 use crate::clusters::{PATIENCE, change, control_plane_machines, gone, is_recorded, servers, writes_of_endpoints};
 use crate::writes::Writer;
 use anyhow::{Context, Error, Result, anyhow, ensure};
-use e2e::bed::{Look, Manifests};
+use e2e::bed::{ClusterHandle, Manifests};
 use e2e::docker::{DockerBed, Workload};
 use e2e::plane::Mark;
 use e2e::tools::Etcd;
@@ -37,36 +37,36 @@ const ACCEPTS: Duration = Duration::from_secs(1);
 pub(crate) async fn of_one_etcd(bed: &mut DockerBed) -> Result<()> {
     let bed = &*bed;
     let client = bed.client();
-    Look::make_namespace(&client, "whole").await?;
+    ClusterHandle::make_namespace(&client, "whole").await?;
     let manifests = Manifests::of("examples/docker/three-control-planes.yaml", "whole", "whole")?.without(|document| {
         document["kind"] == "MachineDeployment"
             || document["kind"] == "MachineHealthCheck"
             || is_named(document, "whole-md-0")
     });
-    let look = Look::at(&client, &manifests);
+    let handle = ClusterHandle::new(&client, &manifests);
     let mark = bed.plane.mark();
     manifests.apply(&client).await?;
-    let workload = Workload::until_ready(bed, &look, PATIENCE).await?;
+    let workload = Workload::until_ready(bed, &handle, PATIENCE).await?;
     workload.until_nodes(NODES, STEP).await?;
-    let life = Life { bed, look, workload, mark };
+    let life = Life { bed, handle, workload, mark };
     life.settles(3).await.context("it comes up")?;
     let writer = Writer::start(&life.workload).await?;
     let mut looks = 0;
     tokio::select! {
         lived = life.lives() => lived?,
-        broken = too_few(bed, &life.look, &mut looks) => return Err(broken),
+        broken = too_few(bed, &life.handle, &mut looks) => return Err(broken),
     }
     println!("  all API servers were looked at {looks} times");
     ensure!(looks >= FEWEST, "API servers were looked at {looks} times only");
     writer.stop(GAP).await?;
     life.has_all_that_was_stored().await?;
-    life.look.delete("Cluster", &life.look.cluster).await?;
-    gone(bed, &life.look).await
+    life.handle.delete("Cluster", &life.handle.cluster).await?;
+    gone(bed, &life.handle).await
 }
 
 struct Life<'a> {
     bed: &'a DockerBed,
-    look: Look,
+    handle: ClusterHandle,
     workload: Workload,
     /// Before it was applied.
     mark: Mark,
@@ -97,14 +97,14 @@ impl Life<'_> {
     }
 
     async fn step(&self, number: usize) -> Result<()> {
-        let old = self.look.etcd_machines().await?;
+        let old = self.handle.etcd_machines().await?;
         match number {
             0 => {
                 let version = Etcd::V3_7.version()?;
                 self.change(&json!({"etcdadmConfigSpec": {"version": version}})).await?;
                 let machines = self.settles(3).await?;
                 ensure!(!machines.iter().any(|name| old.contains(name)), "{old:?} were to leave: {machines:?}");
-                let runs = self.look.status().await?.version;
+                let runs = self.handle.status().await?.version;
                 ensure!(runs == version, "it runs {runs}");
             }
             1 => {
@@ -118,11 +118,11 @@ impl Life<'_> {
                 ensure!(machines.iter().all(|name| old.contains(name)), "{machines:?} are not of {old:?}");
             }
             _ => {
-                let status = self.look.status().await?;
+                let status = self.handle.status().await?;
                 let victim = status.members.iter().find(|member| !member.leader).context("there is no follower")?;
                 self.bed.destroy(&victim.machine).await?;
                 until(format!("{} is replaced", victim.machine), STEP, async || {
-                    let machines = self.look.etcd_machines().await?;
+                    let machines = self.handle.etcd_machines().await?;
                     ensure!(!machines.contains(&victim.machine), "the Machines are {machines:?}");
                     Ok(Some(()))
                 })
@@ -136,10 +136,10 @@ impl Life<'_> {
     }
 
     async fn change(&self, spec: &serde_json::Value) -> Result<()> {
-        let before = self.look.status().await?.observed_generation;
-        change(&self.look, "EtcdCluster", &self.look.etcd, &json!({"spec": spec})).await?;
+        let before = self.handle.status().await?.observed_generation;
+        change(&self.handle, "EtcdCluster", &self.handle.etcd, &json!({"spec": spec})).await?;
         until("the change is seen", PATIENCE, async || {
-            Ok((self.look.status().await?.observed_generation > before).then_some(()))
+            Ok((self.handle.status().await?.observed_generation > before).then_some(()))
         })
         .await
     }
@@ -147,9 +147,9 @@ impl Life<'_> {
     /// Waits until there are so many members, nothing is done to them any more, and every API server has been started
     /// with their endpoints. Gives the Machines of the members.
     async fn settles(&self, members: usize) -> Result<Vec<String>> {
-        let look = &self.look;
+        let handle = &self.handle;
         let settled = until(format!("{members} members and {NODES} API servers are settled"), STEP, async || {
-            let (machines, status) = (look.etcd_machines().await?, look.status().await?);
+            let (machines, status) = (handle.etcd_machines().await?, handle.status().await?);
             let all = machines.len() == members && status.members.len() == members;
             ensure!(status.ready && all, "{machines:?}: {:?}", status.conditions);
             ensure!(status.operation.is_none() && status.removed_members.is_empty(), "{:?}", status.conditions);
@@ -157,9 +157,9 @@ impl Life<'_> {
                 let found = status.conditions.iter().find(|found| found.type_ == condition);
                 ensure!(found.is_some_and(|found| found.status == wanted), "{condition} is {found:?}");
             }
-            let endpoints = look.control_plane_endpoints().await?;
+            let endpoints = handle.control_plane_endpoints().await?;
             ensure!(endpoints.join(",") == status.endpoints, "the control plane has {endpoints:?}");
-            let planes = look.control_plane_machines().await?;
+            let planes = handle.control_plane_machines().await?;
             ensure!(planes.len() == NODES, "its Machines are {planes:?}");
             for plane in planes {
                 ensure!(servers(self.bed, &plane).await? == endpoints, "{plane} has other endpoints");
@@ -175,9 +175,9 @@ impl Life<'_> {
     /// Machines as one rollout takes.
     fn rolled_once_for_each(&self, steps: usize) -> Result<()> {
         let requests = self.bed.plane.requests_since(self.mark)?;
-        let written = writes_of_endpoints(&requests, &self.look).len();
+        let written = writes_of_endpoints(&requests, &self.handle).len();
         ensure!(written == steps + 1, "endpoints were written {written} times: the first ones, and {steps} changes");
-        let made = control_plane_machines(&requests, &self.look).len();
+        let made = control_plane_machines(&requests, &self.handle).len();
         ensure!(made == NODES * (steps + 1), "the control plane made {made} Machines in {steps} rollouts");
         Ok(())
     }
@@ -195,14 +195,14 @@ impl Life<'_> {
 }
 
 /// Looks at every API server, again and again, until one lacks something. Counts the looks.
-async fn too_few(bed: &DockerBed, look: &Look, looks: &mut usize) -> Error {
+async fn too_few(bed: &DockerBed, handle: &ClusterHandle, looks: &mut usize) -> Error {
     loop {
         sleep(LOOKS).await;
-        let Ok(planes) = look.control_plane_machines().await else { continue };
+        let Ok(planes) = handle.control_plane_machines().await else { continue };
         for plane in planes {
-            let Some(seen) = lacking(bed, look, &plane).await else { continue };
+            let Some(seen) = lacking(bed, handle, &plane).await else { continue };
             sleep(CONFIRMED).await;
-            if lacking(bed, look, &plane).await.as_ref() == Some(&seen) {
+            if lacking(bed, handle, &plane).await.as_ref() == Some(&seen) {
                 return anyhow!("{seen}");
             }
         }
@@ -213,9 +213,9 @@ async fn too_few(bed: &DockerBed, look: &Look, looks: &mut usize) -> Error {
 /// What an API server lacks: the list that it was started with has to be on record as in use, and f + 1 of these
 /// endpoints have to answer. f is what as many members survive as there are in this list, however many are wanted by
 /// now: a list of five stays one until the control plane has rolled out. Nothing where none runs.
-async fn lacking(bed: &DockerBed, look: &Look, plane: &str) -> Option<String> {
+async fn lacking(bed: &DockerBed, handle: &ClusterHandle, plane: &str) -> Option<String> {
     let endpoints = servers(bed, plane).await.ok()?;
-    if !is_recorded(look, &endpoints).await.ok()? {
+    if !is_recorded(handle, &endpoints).await.ok()? {
         return Some(format!("{endpoints:?} of the API server on {plane} are not on record as in use"));
     }
     let wanted = live_at_least(endpoints.len());

@@ -5,7 +5,7 @@ use crate::bring_up::{PATIENCE, released};
 use anyhow::{Context, Result, ensure};
 use api::names::{CLUSTER_NAME_LABEL, MANAGED_ETCD_ANNOTATION};
 use e2e::apply::apply_object;
-use e2e::bed::{Bed, Look, Manifests};
+use e2e::bed::{Bed, ClusterHandle, Manifests};
 use e2e::until::until;
 use kube::ResourceExt;
 use serde_json::{Value, json};
@@ -38,12 +38,12 @@ pub(super) async fn two_etcds_for_one_cluster(bed: &Bed) -> Result<()> {
     spare["metadata"]["labels"] = json!({CLUSTER_NAME_LABEL: "demo"});
     apply_object(&bed.client(), &spare).await?;
     case.apply("EtcdCluster", |etcd| etcd["metadata"]["labels"] = json!({CLUSTER_NAME_LABEL: "demo"})).await?;
-    let other = case.look.clone().with_etcd("spare");
+    let other = case.handle.clone().with_etcd("spare");
     let message = other.until_condition("Ready", "False", "ClusterUsesAnotherEtcd", PATIENCE).await?;
     says(&message, &["Cluster demo uses EtcdCluster demo-etcd", MANAGED_ETCD_ANNOTATION, "spare"])?;
     case.comes_up().await?;
     // The one that is named is up with all that belongs to it, and of the other there is nothing.
-    bed.exactly(&[(&case.look, 1)]).await?;
+    bed.exactly(&[(&case.handle, 1)]).await?;
     other.until_condition("Ready", "False", "ClusterUsesAnotherEtcd", PATIENCE).await?;
     let written = case.writes()?.into_iter().filter(|write| write.contains("spare")).collect::<Vec<_>>();
     ensure!(written.is_empty(), "{written:?}");
@@ -55,18 +55,18 @@ pub(super) async fn two_clusters_for_one_etcd(bed: &Bed) -> Result<()> {
     let case = Case::new(bed, "two-clusters").await?;
     let client = bed.client();
     let annotation = json!({MANAGED_ETCD_ANNOTATION: "demo-etcd"});
-    let second = Manifests::new(&case.look.namespace, "second")?.replicas(1);
+    let second = Manifests::new(&case.handle.namespace, "second")?.replicas(1);
     let rival = second.clone().with("Cluster", |cluster| cluster["metadata"]["annotations"] = annotation);
     rival.without(|document| document["kind"] == "EtcdCluster").apply(&client).await?;
     case.apply("EtcdCluster", |_| {}).await?;
 
-    let look = Look::at(&client, &second).with_etcd("demo-etcd");
+    let handle = ClusterHandle::new(&client, &second).with_etcd("demo-etcd");
     let winner = until("the EtcdCluster is for one of them", PATIENCE, async || {
-        let etcd = case.look.etcds().get("demo-etcd").await?;
+        let etcd = case.handle.etcds().get("demo-etcd").await?;
         Ok(etcd.labels().get(CLUSTER_NAME_LABEL).cloned())
     })
     .await?;
-    let (winner, loser) = if winner == "demo" { (&case.look, &look) } else { (&look, &case.look) };
+    let (winner, loser) = if winner == "demo" { (&case.handle, &handle) } else { (&handle, &case.handle) };
     let condition = "ManagedExternalEtcdReady";
     let told = loser.until_cluster_condition(condition, "False", "EtcdBelongsToAnotherCluster", PATIENCE).await?;
     says(
@@ -119,7 +119,7 @@ pub(super) async fn kinds_that_are_no_etcd(bed: &Bed) -> Result<()> {
         .await?;
     }
     case.nothing_was_made().await?;
-    ensure!(case.look.control_plane_is_paused().await?, "the control plane goes ahead without etcd");
+    ensure!(case.handle.control_plane_is_paused().await?, "the control plane goes ahead without etcd");
     case.patch("Cluster", "demo", &name("demo-etcd")).await.context("name the right one")?;
     case.comes_up().await
 }

@@ -33,16 +33,16 @@ pub(super) async fn made_for_local_etcd(bed: &Bed) -> Result<()> {
     ensure!(written.is_empty(), "{written:?}");
 
     until("the control plane and etcd have Machines", PATIENCE, async || {
-        let (control_plane, etcd) = (case.look.control_plane_machines().await?, case.look.etcd_machines().await?);
+        let (control_plane, etcd) = (case.handle.control_plane_machines().await?, case.handle.etcd_machines().await?);
         Ok((!control_plane.is_empty() && !etcd.is_empty()).then_some(()))
     })
     .await?;
-    case.look.delete_etcd().await?;
-    case.look.delete("KubeadmControlPlane", "demo-control-plane").await?;
+    case.handle.delete_etcd().await?;
+    case.handle.delete("KubeadmControlPlane", "demo-control-plane").await?;
     until("both and their Machines are gone", PATIENCE, async || {
         let mut left = Vec::new();
         for kind in ["EtcdCluster", "KubeadmControlPlane", "Machine"] {
-            left.extend(case.look.names(kind, "").await?);
+            left.extend(case.handle.names(kind, "").await?);
         }
         ensure!(left.is_empty(), "left are {left:?}");
         Ok(Some(()))

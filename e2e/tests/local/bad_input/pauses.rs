@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 pub(super) async fn of_the_cluster(bed: &Bed) -> Result<()> {
     let case = Case::new(bed, "paused-cluster").await?;
     case.apply("Cluster", |cluster| cluster["spec"]["paused"] = json!(true)).await?;
-    let message = case.look.until_condition("Paused", "True", "Paused", PATIENCE).await?;
+    let message = case.handle.until_condition("Paused", "True", "Paused", PATIENCE).await?;
     says(&message, &["Cluster demo is paused by spec.paused"])?;
     says(&case.until_etcd_says("Paused").await?, &["Cluster demo is paused by spec.paused"])?;
     let written = case.writes()?;
@@ -20,7 +20,7 @@ pub(super) async fn of_the_cluster(bed: &Bed) -> Result<()> {
     case.nothing_was_made().await?;
     case.patch("Cluster", "demo", &json!({"spec": {"paused": false}})).await?;
     case.comes_up().await?;
-    case.look.until_condition("Paused", "False", "NotPaused", PATIENCE).await?;
+    case.handle.until_condition("Paused", "False", "NotPaused", PATIENCE).await?;
     Ok(())
 }
 
@@ -35,7 +35,7 @@ pub(super) async fn of_etcd(bed: &Bed) -> Result<()> {
     })
     .await?;
     case.nothing_was_made().await?;
-    ensure!(case.look.control_plane_is_paused().await?, "the control plane goes ahead without etcd");
+    ensure!(case.handle.control_plane_is_paused().await?, "the control plane goes ahead without etcd");
     case.patch("EtcdCluster", "demo-etcd", &json!({"metadata": {"annotations": {PAUSED_ANNOTATION: null}}})).await?;
     case.comes_up().await
 }
@@ -47,15 +47,15 @@ pub(super) async fn of_the_control_plane(bed: &Bed) -> Result<()> {
         control_plane["metadata"]["annotations"] = json!({PAUSED_ANNOTATION: "by me"});
     };
     case.apply("KubeadmControlPlane", paused).await?;
-    let status = case.look.until_ready(PATIENCE).await?;
-    let message = case.look.until_cluster_condition("ManagedExternalEtcdReady", "True", "Ready", PATIENCE).await?;
+    let status = case.handle.until_ready(PATIENCE).await?;
+    let message = case.handle.until_cluster_condition("ManagedExternalEtcdReady", "True", "Ready", PATIENCE).await?;
     says(&message, &["the control plane is paused by its user"])?;
-    let control_plane = case.look.control_plane().await?;
+    let control_plane = case.handle.control_plane().await?;
     let annotations = control_plane.annotations();
     ensure!(annotations.get(PAUSED_ANNOTATION).is_some_and(|value| value == "by me"), "{annotations:?}");
-    ensure!(case.look.control_plane_endpoints().await?.join(",") == status.endpoints);
-    ensure!(case.look.control_plane_machines().await?.is_empty(), "a paused control plane makes Machines");
+    ensure!(case.handle.control_plane_endpoints().await?.join(",") == status.endpoints);
+    ensure!(case.handle.control_plane_machines().await?.is_empty(), "a paused control plane makes Machines");
     let unpaused = json!({"metadata": {"annotations": {PAUSED_ANNOTATION: null}}});
     case.patch("KubeadmControlPlane", "demo-control-plane", &unpaused).await?;
-    released(&case.look).await
+    released(&case.handle).await
 }

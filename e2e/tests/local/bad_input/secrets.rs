@@ -20,7 +20,7 @@ impl Case<'_> {
     async fn secret(&self, bed: &Bed, name: &str, values: &Value) -> Result<()> {
         let secret = json!({
             "apiVersion": "v1", "kind": "Secret",
-            "metadata": {"name": name, "namespace": self.look.namespace}, "stringData": values,
+            "metadata": {"name": name, "namespace": self.handle.namespace}, "stringData": values,
         });
         apply_object(&bed.client(), &secret).await?;
         Ok(())
@@ -33,21 +33,21 @@ pub(super) async fn authority_of_the_user(bed: &Bed) -> Result<()> {
     case.secret(bed, AUTHORITY, &json!({"tls.crt": CERT, "tls.key": KEY})).await?;
     case.apply("EtcdCluster", |_| {}).await?;
     case.comes_up().await?;
-    ensure!(case.look.secret("demo-etcd", "tls.crt").await? == CERT, "the control plane has another CA");
-    bed.exactly(&[(&case.look, 1)]).await?;
-    case.look.delete("Cluster", "demo").await?;
+    ensure!(case.handle.secret("demo-etcd", "tls.crt").await? == CERT, "the control plane has another CA");
+    bed.exactly(&[(&case.handle, 1)]).await?;
+    case.handle.delete("Cluster", "demo").await?;
     until("the Cluster and its etcd are gone", PATIENCE, async || {
-        let left = [case.look.names("Cluster", "").await?, case.look.names("EtcdCluster", "").await?].concat();
+        let left = [case.handle.names("Cluster", "").await?, case.handle.names("EtcdCluster", "").await?].concat();
         Ok(left.is_empty().then_some(()))
     })
     .await?;
     until("only the user's Secret is left", PATIENCE, async || {
-        let left = case.look.secret_names().await?;
+        let left = case.handle.secret_names().await?;
         ensure!(left == [AUTHORITY], "left are {left:?}");
         Ok(Some(()))
     })
     .await?;
-    ensure!(case.look.secret(AUTHORITY, "tls.key").await? == KEY, "the user's Secret was changed");
+    ensure!(case.handle.secret(AUTHORITY, "tls.key").await? == KEY, "the user's Secret was changed");
     Ok(())
 }
 
@@ -83,7 +83,7 @@ pub(super) async fn file_without_its_secret(bed: &Bed) -> Result<()> {
     .await?;
     let until_config_says = async |part: &str| {
         until(format!("the config says {part}"), PATIENCE, async || {
-            let config = case.look.api("EtcdadmConfig").get("demo-etcd-0").await?;
+            let config = case.handle.api("EtcdadmConfig").get("demo-etcd-0").await?;
             let conditions = config.data.pointer("/status/conditions").and_then(Value::as_array);
             let data = conditions.into_iter().flatten().find(|condition| condition["type"] == "DataSecretAvailable");
             let data = data.context("no condition yet")?;
@@ -96,10 +96,10 @@ pub(super) async fn file_without_its_secret(bed: &Bed) -> Result<()> {
     until_config_says("Secret files does not exist").await?;
     case.secret(bed, "files", &json!({"other": "x"})).await?;
     until_config_says("Secret files has no key motd").await?;
-    ensure!(case.look.secrets().get_opt("demo-etcd-0").await?.is_none(), "there are bootstrap data");
+    ensure!(case.handle.secrets().get_opt("demo-etcd-0").await?.is_none(), "there are bootstrap data");
     case.secret(bed, "files", &json!({"motd": "hello"})).await?;
     case.comes_up().await?;
-    let machine = bed.machines.get(&case.look.namespace, "demo-etcd-0")?;
+    let machine = bed.machines.get(&case.handle.namespace, "demo-etcd-0")?;
     let motd = machine.exec(&["cat", "/etc/motd"])?;
     ensure!(motd.stdout == b"hello", "{motd:?}");
     Ok(())

@@ -16,7 +16,7 @@ pub(super) async fn name_that_does_not_exist(bed: &Bed) -> Result<()> {
         |document: &Value| document["kind"] == "LocalMachineTemplate" && document["metadata"]["name"] == "demo-etcd";
     case.apply_only(|document| !is_template(document), "EtcdCluster", |_| {}).await?;
     let message = case.until_etcd_says(MISSING).await?;
-    says(&message, &["spec.infrastructureTemplate", "LocalMachineTemplate demo-etcd", &case.look.namespace])?;
+    says(&message, &["spec.infrastructureTemplate", "LocalMachineTemplate demo-etcd", &case.handle.namespace])?;
     case.no_machine_was_made().await?;
     case.apply_only(is_template, "EtcdCluster", |_| {}).await?;
     case.comes_up().await
@@ -59,7 +59,7 @@ pub(super) async fn another_namespace(bed: &Bed) -> Result<()> {
     let message = case.until_etcd_says("InfrastructureTemplateInvalid").await?;
     says(&message, &["spec.infrastructureTemplate.namespace is elsewhere", "own namespace"])?;
     case.nothing_was_made().await?;
-    let own = json!({"spec": {"infrastructureTemplate": {"namespace": case.look.namespace}}});
+    let own = json!({"spec": {"infrastructureTemplate": {"namespace": case.handle.namespace}}});
     case.patch("EtcdCluster", "demo-etcd", &own).await?;
     case.comes_up().await
 }

@@ -5,7 +5,7 @@ use crate::shrinks::{are_well, wanted};
 use crate::upgrades::State;
 use anyhow::{Context, Result, ensure};
 use api::names::MANAGED_ETCD_ANNOTATION;
-use e2e::bed::{Bed, Look, Manifests, crds};
+use e2e::bed::{Bed, ClusterHandle, Manifests, crds};
 use e2e::malformed::{Generator, Malformed, originals};
 use e2e::plane::{Mark, Requests, users};
 use e2e::scenarios::seed;
@@ -61,10 +61,10 @@ pub(crate) async fn stored(bed: &mut Bed) -> Result<()> {
     println!("  E2E_SEED={seed} repeats these documents");
     let client = bed.client();
     for namespace in [NAMESPACE, BESIDE] {
-        Look::make_namespace(&client, namespace).await?;
+        ClusterHandle::make_namespace(&client, namespace).await?;
     }
     let manifests = Manifests::new(BESIDE, "demo")?.replicas(1);
-    let good = Look::at(&client, &manifests);
+    let good = ClusterHandle::new(&client, &manifests);
     manifests.apply(&client).await?;
     good.until_ready(PATIENCE).await?;
     released(&good).await?;
@@ -282,7 +282,7 @@ fn about_the_good(bed: &Bed, since: Mark) -> Result<Requests> {
 }
 
 /// Its next Machines are made at once, and there are three members soon.
-async fn grows(bed: &Bed, good: &Look) -> Result<()> {
+async fn grows(bed: &Bed, good: &ClusterHandle) -> Result<()> {
     wanted(good, 3).await?;
     until("its Machines are made", SOON, async || {
         let machines = good.etcd_machines().await?;

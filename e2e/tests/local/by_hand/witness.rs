@@ -4,7 +4,7 @@
 use crate::load::LowLoad;
 use anyhow::{Context, Result, bail, ensure};
 use api::names;
-use e2e::bed::{Bed, Look};
+use e2e::bed::{Bed, ClusterHandle};
 use local_infrastructure::machine::Machines;
 use serde::Deserialize;
 use std::fs;
@@ -37,9 +37,9 @@ struct Votes {
 }
 
 impl Witness {
-    pub(super) async fn start(bed: &Bed, look: &Look) -> Result<Self> {
-        let etcd = Etcd::of(bed, look).await?;
-        let load = LowLoad::begin(bed, look).await?;
+    pub(super) async fn start(bed: &Bed, handle: &ClusterHandle) -> Result<Self> {
+        let etcd = Etcd::of(bed, handle).await?;
+        let load = LowLoad::begin(bed, handle).await?;
         let stop = Arc::new(AtomicBool::new(false));
         let task = tokio::spawn({
             let stop = stop.clone();
@@ -82,11 +82,11 @@ struct Etcd {
 }
 
 impl Etcd {
-    async fn of(bed: &Bed, look: &Look) -> Result<Self> {
-        let authority = look.secret(&names::ca_secret(&look.cluster), "tls.crt").await?;
-        let client = names::staged_apiserver_client_secret(&look.cluster);
-        let (certificate, key) = (look.secret(&client, "tls.crt").await?, look.secret(&client, "tls.key").await?);
-        let certificates = bed.world().state("witness")?.join(&look.namespace);
+    async fn of(bed: &Bed, handle: &ClusterHandle) -> Result<Self> {
+        let authority = handle.secret(&names::ca_secret(&handle.cluster), "tls.crt").await?;
+        let client = names::staged_apiserver_client_secret(&handle.cluster);
+        let (certificate, key) = (handle.secret(&client, "tls.crt").await?, handle.secret(&client, "tls.key").await?);
+        let certificates = bed.world().state("witness")?.join(&handle.namespace);
         fs::create_dir_all(&certificates)?;
         for (file, text) in [("ca.crt", authority), ("client.crt", certificate), ("client.key", key)] {
             fs::write(certificates.join(file), text)?;
@@ -95,8 +95,8 @@ impl Etcd {
             etcdctl: bed.world().tools().etcdctl.clone(),
             certificates,
             machines: bed.machines.clone(),
-            namespace: look.namespace.clone(),
-            members: format!("{}-", look.etcd),
+            namespace: handle.namespace.clone(),
+            members: format!("{}-", handle.etcd),
         })
     }
 

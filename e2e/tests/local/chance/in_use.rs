@@ -6,7 +6,7 @@ use anyhow::Result;
 use api::EtcdCluster;
 use api::endpoints::{EndpointList, EndpointLists, parse_list};
 use api::names::ENDPOINTS_IN_USE_ANNOTATION;
-use e2e::bed::{Bed, Look, ObservedServers};
+use e2e::bed::{Bed, ClusterHandle, ObservedServers};
 use kube::ResourceExt;
 use kube::api::{Patch, PatchParams};
 use rand::RngExt;
@@ -28,10 +28,10 @@ pub(super) struct ControlPlane(JoinHandle<()>);
 
 impl ControlPlane {
     /// Begins with none of its API servers there.
-    pub(super) fn begin(bed: &Bed, look: &Look, random: StdRng) -> Self {
-        let observed = bed.observed_servers(&format!("{}/{}", look.namespace, look.cluster));
+    pub(super) fn begin(bed: &Bed, handle: &ClusterHandle, random: StdRng) -> Self {
+        let observed = bed.observed_servers(&format!("{}/{}", handle.namespace, handle.cluster));
         let (present, used) = (EndpointList::new(), BTreeSet::new());
-        Self(tokio::spawn(Played { look: look.clone(), observed, random, present, used }.run()))
+        Self(tokio::spawn(Played { handle: handle.clone(), observed, random, present, used }.run()))
     }
 }
 
@@ -47,7 +47,7 @@ pub(super) fn recorded(etcd: &EtcdCluster) -> EndpointLists {
 }
 
 struct Played {
-    look: Look,
+    handle: ClusterHandle,
     observed: ObservedServers,
     random: StdRng,
     /// What the control plane has been given last.
@@ -68,7 +68,7 @@ impl Played {
     /// Does the next thing: other endpoints are recorded and then given, API servers are replaced, what none of them has
     /// leaves the record.
     async fn turn(&mut self) -> Result<()> {
-        let etcd = self.look.etcds().get(&self.look.etcd).await?;
+        let etcd = self.handle.etcds().get(&self.handle.etcd).await?;
         if etcd.metadata.deletion_timestamp.is_some() {
             return Ok(());
         }
@@ -99,7 +99,7 @@ impl Played {
     async fn record(&self, etcd: &EtcdCluster, lists: &EndpointLists) -> Result<()> {
         let annotations = json!({(ENDPOINTS_IN_USE_ANNOTATION): lists.to_string()});
         let patch = json!({"metadata": {"resourceVersion": etcd.resource_version(), "annotations": annotations}});
-        self.look.etcds().patch(&self.look.etcd, &PatchParams::default(), &Patch::Merge(patch)).await?;
+        self.handle.etcds().patch(&self.handle.etcd, &PatchParams::default(), &Patch::Merge(patch)).await?;
         Ok(())
     }
 }

@@ -3,7 +3,7 @@
 use super::PATIENCE;
 use crate::ill::STALL;
 use anyhow::{Result, ensure};
-use e2e::bed::{Bed, ControlPlaneStub, Look};
+use e2e::bed::{Bed, ClusterHandle, ControlPlaneStub};
 use e2e::history::objects::{ObjectLoad, ObjectWriters};
 use std::time::Duration;
 
@@ -21,30 +21,30 @@ pub(super) struct Servers {
 
 impl Servers {
     /// Waits until so many are there, and begins to write through them.
-    pub(super) async fn begin(bed: &Bed, look: &Look, number: usize) -> Result<Self> {
-        let stub = ControlPlaneStub::start(bed, look).await?;
-        let endpoints = look.until_ready(PATIENCE).await?.endpoints;
-        all_use(&stub, look, &endpoints).await?;
+    pub(super) async fn begin(bed: &Bed, handle: &ClusterHandle, number: usize) -> Result<Self> {
+        let stub = ControlPlaneStub::start(bed, handle).await?;
+        let endpoints = handle.until_ready(PATIENCE).await?.endpoints;
+        all_use(&stub, handle, &endpoints).await?;
         let writers = ObjectWriters::begin(&stub.kubeconfig, "kube-system", LOAD).await?;
         Ok(Self { number, stub, writers })
     }
 
     /// Each was replaced once, by one that uses what is published now. Nothing is lost, nothing failed, and nobody waited
     /// for long. Gives their control plane.
-    pub(super) async fn have_rolled(self, look: &Look) -> Result<ControlPlaneStub> {
-        all_use(&self.stub, look, &look.status().await?.endpoints).await?;
+    pub(super) async fn have_rolled(self, handle: &ClusterHandle) -> Result<ControlPlaneStub> {
+        all_use(&self.stub, handle, &handle.status().await?.endpoints).await?;
         let started = self.stub.seen().started;
         ensure!(started == 2 * self.number, "{started} API servers were started for {} and one rollout", self.number);
         let record = self.writers.end().await?;
         let figures = record.figures();
-        println!("  {}: {figures}", look.namespace);
+        println!("  {}: {figures}", handle.namespace);
         record.check()?;
         ensure!(figures.writes >= FEWEST && figures.failed == 0 && figures.longest_stall <= STALL, "{figures}");
         Ok(self.stub)
     }
 }
 
-async fn all_use(stub: &ControlPlaneStub, look: &Look, endpoints: &str) -> Result<()> {
+async fn all_use(stub: &ControlPlaneStub, handle: &ClusterHandle, endpoints: &str) -> Result<()> {
     stub.until_all_use(endpoints, PATIENCE).await?;
-    look.until_cluster_condition("ManagedExternalEtcdReady", "True", "Ready", PATIENCE).await.map(drop)
+    handle.until_cluster_condition("ManagedExternalEtcdReady", "True", "Ready", PATIENCE).await.map(drop)
 }

@@ -8,7 +8,7 @@ use crate::scale::{LOAD as DENSE, data_of};
 use anyhow::{Context, Result, bail, ensure};
 use api::{EtcdClusterStatus, names};
 use control_plane::{Given, is_untouched, works};
-use e2e::bed::{Bed, Look, Manifests, Membership, plugin};
+use e2e::bed::{Bed, ClusterHandle, Manifests, Membership, plugin};
 use e2e::clusterctl::Setup;
 use e2e::history::{History, Load};
 use e2e::plane::Plane;
@@ -46,12 +46,12 @@ pub(crate) async fn moves(bed: &mut Bed) -> Result<()> {
         known_to_clusterctl(&plane.client()).await?;
     }
     let client = bed.client();
-    Look::make_namespace(&client, MOVED).await?;
+    ClusterHandle::make_namespace(&client, MOVED).await?;
     let manifests = Manifests::new(MOVED, "demo")?;
     manifests.apply(&client).await?;
-    let here = Side { plane: &bed.plane, look: Look::at(&client, &manifests) };
-    let there = Side { plane: &second.plane, look: Look::at(&second.plane.client(), &manifests) };
-    here.look.until_control_plane_data(PATIENCE).await?;
+    let here = Side { plane: &bed.plane, handle: ClusterHandle::new(&client, &manifests) };
+    let there = Side { plane: &second.plane, handle: ClusterHandle::new(&second.plane.client(), &manifests) };
+    here.handle.until_control_plane_data(PATIENCE).await?;
     let before = here.what_there_is(bed).await?;
     before.given.is_whole()?;
     let begun = [(&here, bed.plane.mark()), (&there, second.plane.mark())];
@@ -59,7 +59,7 @@ pub(crate) async fn moves(bed: &mut Bed) -> Result<()> {
     refused_without_the_plugin(&setup, &here, &there).await?;
     ensure!(here.what_there_is(bed).await? == before, "a move that was refused has changed something");
 
-    let writers = History::begin(bed.world(), MOVED, &here.look.etcd_access().await?, LOAD).await?;
+    let writers = History::begin(bed.world(), MOVED, &here.handle.etcd_access().await?, LOAD).await?;
     let whole = script(&setup, "clusterctl-whole", "")?;
     here.move_to(&there, &whole).await.context("there")?;
     same(&before, &there.what_there_is(bed).await?)?;
@@ -73,25 +73,25 @@ pub(crate) async fn moves(bed: &mut Bed) -> Result<()> {
     here.move_to(&there, &whole).await.context("there again")?;
     same(&before, &there.what_there_is(bed).await?)?;
     for (side, since) in begun {
-        is_untouched(&side.look, side.plane, since)?;
+        is_untouched(&side.handle, side.plane, since)?;
     }
     let record = writers.end().await?;
     let figures = record.figures();
     println!("  {MOVED}: {figures}");
     ensure!(figures.failed + figures.unknown == 0, "{figures}");
-    println!("  {MOVED}: {}", record.judge(&data_of(bed, &there.look, &there.look.member_names(3))?)?);
+    println!("  {MOVED}: {}", record.judge(&data_of(bed, &there.handle, &there.handle.member_names(3))?)?);
 
     let patch = Patch::Merge(json!({"spec": {"replicas": 5}}));
-    there.look.etcds().patch(&there.look.etcd, &PatchParams::default(), &patch).await?;
+    there.handle.etcds().patch(&there.handle.etcd, &PatchParams::default(), &patch).await?;
     let grown = until("five members are ready", PATIENCE, async || {
-        let status = there.look.status().await?;
+        let status = there.handle.status().await?;
         ensure!(status.ready && status.members.len() == 5, "{:?}", status.conditions);
         Ok(Some(members(&status)))
     })
     .await?;
     ensure!(before.members.iter().all(|member| grown.contains(member)), "{:?} became {grown:?}", before.members);
-    there.look.delete("Cluster", "demo").await?;
-    there.look.until_nothing_is_left(&KINDS, PATIENCE).await?;
+    there.handle.delete("Cluster", "demo").await?;
+    there.handle.until_nothing_is_left(&KINDS, PATIENCE).await?;
     ensure!(bed.machines.list()?.iter().all(|machine| machine.spec().namespace != MOVED), "machines are left");
     uninstall(&setup, &bed.plane).await
 }
@@ -99,7 +99,7 @@ pub(crate) async fn moves(bed: &mut Bed) -> Result<()> {
 /// One management plane, and the cluster in it.
 struct Side<'a> {
     plane: &'a Plane,
-    look: Look,
+    handle: ClusterHandle,
 }
 
 /// What does not change in a move.
@@ -132,19 +132,19 @@ fn members(status: &EtcdClusterStatus) -> Vec<(String, String)> {
 
 impl Side<'_> {
     async fn what_there_is(&self, bed: &Bed) -> Result<WhatThereIs> {
-        let status = self.look.until_ready(PATIENCE).await?;
-        let names = self.look.etcd_machines().await?;
-        let etcd = self.look.membership(&bed.machines, &names).await?;
+        let status = self.handle.until_ready(PATIENCE).await?;
+        let names = self.handle.etcd_machines().await?;
+        let etcd = self.handle.membership(&bed.machines, &names).await?;
         let process = |name: &String| {
-            let machine = bed.machines.get(&self.look.namespace, name)?;
+            let machine = bed.machines.get(&self.handle.namespace, name)?;
             anyhow::Ok((name.clone(), machine.first_process()))
         };
-        let machines = self.look.api("Machine").list(&ListParams::default()).await?.items;
+        let machines = self.handle.api("Machine").list(&ListParams::default()).await?.items;
         Ok(WhatThereIs {
             etcd,
             members: members(&status),
             endpoints: status.endpoints,
-            given: Given::read(&self.look).await?,
+            given: Given::read(&self.handle).await?,
             processes: names.iter().map(process).collect::<Result<_>>()?,
             uids: machines.iter().map(ResourceExt::uid).collect(),
         })
@@ -152,7 +152,7 @@ impl Side<'_> {
 
     /// What a person types, with this program as clusterctl.
     async fn move_to(&self, other: &Side<'_>, clusterctl: &Path) -> Result<String> {
-        works(&self.look).await?;
+        works(&self.handle).await?;
         let mut command = self.types(other)?;
         command.arg("--clusterctl").arg(clusterctl);
         command.env("CLUSTERCTL_DISABLE_VERSIONCHECK", "true");
@@ -165,7 +165,7 @@ impl Side<'_> {
         let Err(error) = self.move_to(other, &program).await else { bail!("{cut}: it was not cut") };
         println!("  cut at {cut}: {error:#}");
         ensure!(format!("{error:#}").contains("run the same command again"), "{cut}: {error:#}");
-        let cluster = self.look.api("Cluster").get(&self.look.cluster).await?;
+        let cluster = self.handle.api("Cluster").get(&self.handle.cluster).await?;
         ensure!(cluster.data.pointer("/spec/paused") == Some(&json!(true)), "{cut}: the source goes on: {cluster:?}");
         Ok(())
     }
@@ -182,21 +182,21 @@ impl Side<'_> {
 /// way out in the target, and delete the source.
 async fn given_up(setup: &Setup, from: &Side<'_>, to: &Side<'_>, whole: &Path) -> Result<()> {
     from.cut(setup, to, "Creating").await?;
-    let made = to.look.api("Cluster");
+    let made = to.handle.api("Cluster");
     let mark = Patch::Merge(json!({"metadata": {"annotations": {names::DELETE_FOR_MOVE_ANNOTATION: ""}}}));
-    made.patch(&to.look.cluster, &PatchParams::default(), &mark).await?;
+    made.patch(&to.handle.cluster, &PatchParams::default(), &mark).await?;
     let Err(error) = from.move_to(to, whole).await else { bail!("it goes on over what is on its way out") };
     ensure!(format!("{error:#}").contains("--undo goes on with that"), "{error:#}");
     let mut undo = from.types(to)?;
     undo.arg("--undo");
     println!("  given up: {}", output_of(undo).await?.trim_end());
-    ensure!(made.get_opt(&to.look.cluster).await?.is_none(), "the target has the Cluster still");
+    ensure!(made.get_opt(&to.handle.cluster).await?.is_none(), "the target has the Cluster still");
     Ok(())
 }
 
 /// clusterctl alone refuses, and says something else than what is missing.
 async fn refused_without_the_plugin(setup: &Setup, here: &Side<'_>, there: &Side<'_>) -> Result<()> {
-    works(&here.look).await?;
+    works(&here.handle).await?;
     let target = there.plane.kubeconfig()?.to_str().context("a path in UTF-8")?;
     let alone = ["move", "--namespace", MOVED, "--to-kubeconfig", target];
     let Err(error) = setup.run(here.plane.kubeconfig()?, &alone).await else {

@@ -3,7 +3,7 @@
 use super::{LABEL, PATIENCE, TAG, configure, is_installed};
 use crate::upgrades::State;
 use anyhow::{Context, Result, ensure};
-use e2e::bed::{Bed, Look};
+use e2e::bed::{Bed, ClusterHandle};
 use e2e::clusterctl::Setup;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::ResourceExt;
@@ -19,13 +19,13 @@ const WATCHED: Duration = Duration::from_secs(3);
 /// A later version appears in the repository: clusterctl offers it, installs it in the place of the first one, and has
 /// nothing more to offer then. The cluster stays as it is. No manager runs meanwhile, as clusterctl ends the earlier
 /// one first.
-pub(super) async fn upgrade(setup: &Setup, bed: &mut Bed, look: &Look) -> Result<()> {
+pub(super) async fn upgrade(setup: &Setup, bed: &mut Bed, handle: &ClusterHandle) -> Result<()> {
     let later = release_later(setup)?;
     configure(setup, LATER_TAG)?;
     let offered = planned(setup, bed).await?;
     ensure!(offered == (setup.version().to_owned(), later.clone()), "before the upgrade: {offered:?}");
     is_installed(&bed.plane, TAG).await.context("a plan has changed something")?;
-    let (before, etcd, crds) = (State::of(bed, look).await?, identity(look).await?, installed_crds(bed).await?);
+    let (before, etcd, crds) = (State::of(bed, handle).await?, identity(handle).await?, installed_crds(bed).await?);
 
     bed.kill_manager(0).await?;
     let provider = format!("etcdadm:{later}");
@@ -35,11 +35,11 @@ pub(super) async fn upgrade(setup: &Setup, bed: &mut Bed, look: &Look) -> Result
     is_installed(&bed.plane, LATER_TAG).await?;
     let now = planned(setup, bed).await?;
     ensure!(now == (later, "Already up to date".to_owned()), "after the upgrade: {now:?}");
-    look.until_ready(PATIENCE).await?;
+    handle.until_ready(PATIENCE).await?;
     tokio::time::sleep(WATCHED).await;
-    let changed = before.changed(&State::of(bed, look).await?);
+    let changed = before.changed(&State::of(bed, handle).await?);
     ensure!(changed.is_empty(), "the upgrade has changed {changed:#?}");
-    ensure!(identity(look).await? == etcd, "the EtcdCluster is another one, or has another spec");
+    ensure!(identity(handle).await? == etcd, "the EtcdCluster is another one, or has another spec");
     ensure!(installed_crds(bed).await? == crds && crds.len() == 3, "the CRDs were {crds:?}");
     Ok(())
 }
@@ -68,8 +68,8 @@ async fn planned(setup: &Setup, bed: &Bed) -> Result<(String, String)> {
 }
 
 /// UID and generation of the EtcdCluster.
-async fn identity(look: &Look) -> Result<(Option<String>, Option<i64>)> {
-    let etcd = look.etcds().get(&look.etcd).await?;
+async fn identity(handle: &ClusterHandle) -> Result<(Option<String>, Option<i64>)> {
+    let etcd = handle.etcds().get(&handle.etcd).await?;
     Ok((etcd.uid(), etcd.metadata.generation))
 }
 

@@ -4,7 +4,7 @@ use crate::bring_up::{PATIENCE, released};
 use crate::load::LowLoad;
 use anyhow::{Context, Result, ensure};
 use e2e::bed::data::{DataLoss, Keys, never_comes_back, on, serves, stays_silent};
-use e2e::bed::{Bed, Look, Manifests, Membership, States, never_ready_again};
+use e2e::bed::{Bed, ClusterHandle, Manifests, Membership, States, never_ready_again};
 use e2e::observer::Silence;
 use e2e::until::until;
 use local_infrastructure::machine::Machine;
@@ -24,7 +24,7 @@ const SEEN: Duration = Duration::from_secs(3);
 /// A cluster that is up and in use.
 pub(super) struct Cluster<'a> {
     bed: &'a Bed,
-    pub(super) look: Look,
+    pub(super) handle: ClusterHandle,
     replicas: usize,
     /// What the only member has, where no clients write all the time.
     keys: Keys,
@@ -47,12 +47,12 @@ impl<'a> Cluster<'a> {
                 // It is to be seen that the member never comes back; a person has it replaced.
                 etcd["spec"]["remediation"] = json!({"mode": "Report"});
             });
-        let look = Look::at(&client, &manifests);
+        let handle = ClusterHandle::new(&client, &manifests);
         manifests.apply(&client).await?;
-        look.until_ready(PATIENCE).await?;
-        released(&look).await?;
-        let load = if written { Some(LowLoad::begin(bed, &look).await?) } else { None };
-        Ok(Self { bed, look, replicas, keys: Keys::default(), load })
+        handle.until_ready(PATIENCE).await?;
+        released(&handle).await?;
+        let load = if written { Some(LowLoad::begin(bed, &handle).await?) } else { None };
+        Ok(Self { bed, handle, replicas, keys: Keys::default(), load })
     }
 
     /// Nothing that clients have written is lost.
@@ -77,18 +77,18 @@ impl<'a> Cluster<'a> {
         loss.prepare(&lost).await?;
         self.write(&lost, 5).await?;
         self.until_well().await?;
-        let (machines, others) = (self.look.etcd_machines().await?, self.others(member).await?);
+        let (machines, others) = (self.handle.etcd_machines().await?, self.others(member).await?);
         let before = Membership::on(lost.clone()).await?;
         ensure!(before.voters().len() == self.replicas, "{before:?}");
 
-        let states = States::of(self.look.etcds(), &self.look.etcd).await?;
+        let states = States::of(self.handle.etcds(), &self.handle.etcd).await?;
         self.bed.fault(&format!("{about}: {loss}"), &[&lost], Silence::Lasting);
         loss.strike(&lost).await?;
         never_comes_back(&lost, loss, WATCHED).await?;
         self.is_told_of(member).await?;
         never_ready_again(&states.stop().await?)?;
 
-        let now = self.look.etcd_machines().await?;
+        let now = self.handle.etcd_machines().await?;
         ensure!(now == machines, "the Machines were {machines:?}, and are {now:?}");
         for other in &others {
             self.keys.are_all_on(other).await?;
@@ -139,20 +139,20 @@ impl<'a> Cluster<'a> {
     /// Without a quorum that is what is said; with one, who is missing. The cluster is not ready in either case.
     async fn is_told_of(&self, member: usize) -> Result<()> {
         let message = if self.replicas == 1 {
-            self.look.until_condition("Available", "False", "QuorumLost", PATIENCE).await?
+            self.handle.until_condition("Available", "False", "QuorumLost", PATIENCE).await?
         } else {
-            self.look.until_condition("Available", "True", "Available", PATIENCE).await?;
-            self.look.until_condition("MembersHealthy", "False", "MemberUnhealthy", PATIENCE).await?
+            self.handle.until_condition("Available", "True", "Available", PATIENCE).await?;
+            self.handle.until_condition("MembersHealthy", "False", "MemberUnhealthy", PATIENCE).await?
         };
         ensure!(message.contains(&self.name(member)), "the member is named: {message}");
-        until(format!("{} is not ready", self.look.etcd), PATIENCE, async || {
-            let status = self.look.status().await?;
+        until(format!("{} is not ready", self.handle.etcd), PATIENCE, async || {
+            let status = self.handle.status().await?;
             ensure!(!status.ready, "{:?}", status.conditions);
             Ok(Some(()))
         })
         .await?;
-        let published = self.look.control_plane_endpoints().await?.join(",");
-        let status = self.look.status().await?;
+        let published = self.handle.control_plane_endpoints().await?.join(",");
+        let status = self.handle.status().await?;
         ensure!(published == status.endpoints && !published.is_empty(), "the control plane has {published}");
         Ok(())
     }
@@ -164,11 +164,11 @@ impl<'a> Cluster<'a> {
         let witness = self.others(member).await?.into_iter().next().context("no other member")?;
         let before = Membership::on(witness).await?;
         let old = before.members.iter().find(|member| member.name == gone).context("it is not listed")?.id.clone();
-        self.look.delete("Machine", &gone).await?;
+        self.handle.delete("Machine", &gone).await?;
         until(format!("another member is there in place of {gone}"), PATIENCE, async || {
-            let machines = self.look.etcd_machines().await?;
+            let machines = self.handle.etcd_machines().await?;
             ensure!(machines.len() == self.replicas && !machines.contains(&gone), "the Machines are {machines:?}");
-            let list = self.look.membership(&self.bed.machines, &machines).await?;
+            let list = self.handle.membership(&self.bed.machines, &machines).await?;
             ensure!(list.voters().len() == self.replicas, "{:?}", list.members);
             ensure!(list.members.iter().all(|member| member.id != old), "{old} is still there: {:?}", list.members);
             ensure!(list.cluster_id == before.cluster_id, "it is another cluster: {list:?}");
@@ -176,7 +176,7 @@ impl<'a> Cluster<'a> {
         })
         .await?;
         self.until_well().await?;
-        for name in self.look.etcd_machines().await? {
+        for name in self.handle.etcd_machines().await? {
             self.keys.are_all_on(&self.machine(&name)?).await?;
         }
         println!("  {gone} replaced: {:.1} s", begun.elapsed().as_secs_f32());
@@ -193,7 +193,7 @@ impl<'a> Cluster<'a> {
 
     async fn until_well(&self) -> Result<()> {
         for (type_, reason) in [("MembersHealthy", "MembersHealthy"), ("Ready", "Ready"), ("Available", "Available")] {
-            self.look.until_condition(type_, "True", reason, PATIENCE).await?;
+            self.handle.until_condition(type_, "True", reason, PATIENCE).await?;
         }
         Ok(())
     }
@@ -201,15 +201,15 @@ impl<'a> Cluster<'a> {
     /// The machines of the other members.
     async fn others(&self, member: usize) -> Result<Vec<Machine>> {
         let lost = self.name(member);
-        let names = self.look.etcd_machines().await?;
+        let names = self.handle.etcd_machines().await?;
         names.iter().filter(|name| **name != lost).map(|name| self.machine(name)).collect()
     }
 
     fn machine(&self, name: &str) -> Result<Machine> {
-        Ok(self.bed.machines.get(&self.look.namespace, name)?)
+        Ok(self.bed.machines.get(&self.handle.namespace, name)?)
     }
 
     fn name(&self, number: usize) -> String {
-        format!("{}-{number}", self.look.etcd)
+        format!("{}-{number}", self.handle.etcd)
     }
 }

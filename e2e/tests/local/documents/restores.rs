@@ -7,7 +7,7 @@ use crate::bring_up::{PATIENCE, released};
 use anyhow::{Context, Result, anyhow, ensure};
 use api::names::{ACCEPT_CLUSTER_ID_ANNOTATION, CLUSTER_ID_ANNOTATION};
 use e2e::bed::data::{Host, Keys, said, serves};
-use e2e::bed::{Bed, Look, Manifests, Member, Membership};
+use e2e::bed::{Bed, ClusterHandle, Manifests, Member, Membership};
 use e2e::observer::Silence;
 use e2e::until::until;
 use futures::future::try_join_all;
@@ -36,23 +36,23 @@ const APPEND: &str = "printf %s \"$1\" | base64 -d >> \"$2\"";
 pub(crate) async fn from_a_snapshot(bed: &mut Bed) -> Result<()> {
     let client = bed.client();
     let manifests = Manifests::new(NAMESPACE, "demo")?;
-    Look::make_namespace(&client, NAMESPACE).await?;
+    ClusterHandle::make_namespace(&client, NAMESPACE).await?;
     manifests.apply(&client).await?;
-    let look = Look::at(&client, &manifests);
-    look.until_ready(PATIENCE).await?;
-    released(&look).await?;
+    let handle = ClusterHandle::new(&client, &manifests);
+    handle.until_ready(PATIENCE).await?;
+    released(&handle).await?;
     let (shell, typed) = (Shell::new(bed, &manifests)?, Typed::of_the_page()?);
-    let names = look.member_names(3);
+    let names = handle.member_names(3);
     let machines = bed.machines_of(NAMESPACE, &names)?;
-    let before = look.membership(&bed.machines, &names).await?;
+    let before = handle.membership(&bed.machines, &names).await?;
 
     let mut keys = Keys::default();
     keys.write(&machines[0], BEFORE).await?;
     // As the page has it.
     said(&machines[0], &[ETCDCTL, "snapshot", "save", SNAPSHOT]).await?;
     said(&machines[0], &[ETCDCTL, "put", LATER, "1"]).await?;
-    shell.succeeds(&typed.pause.replace("NAME", &look.etcd)).await?;
-    look.until_condition("Paused", "True", "Paused", PATIENCE).await?;
+    shell.succeeds(&typed.pause.replace("NAME", &handle.etcd)).await?;
+    handle.until_condition("Paused", "True", "Paused", PATIENCE).await?;
     // For the observer, a restored etcd is a new one. It judges what was before, and then what follows.
     bed.end_observation(false)?;
 
@@ -82,23 +82,23 @@ pub(crate) async fn from_a_snapshot(bed: &mut Bed) -> Result<()> {
     println!("  restored in {:.1} s", begun.elapsed().as_secs_f32());
     let later = said(&machines[0], &[ETCDCTL, "get", LATER, "--keys-only"]).await?;
     ensure!(later.trim().is_empty(), "there is what came after the snapshot: {later}");
-    let after = look.membership(&bed.machines, &names).await?;
+    let after = handle.membership(&bed.machines, &names).await?;
     ensure!(after.cluster_id != before.cluster_id, "the restored etcd cluster has the ID of before: {after:?}");
 
     bed.observe("restores::restored")?;
-    shell.succeeds(&typed.resume.replace("NAME", &look.etcd)).await?;
-    shell.succeeds(&accepts(&look, &before, &after).await?).await?;
-    is_well(&look, &after).await?;
+    shell.succeeds(&typed.resume.replace("NAME", &handle.etcd)).await?;
+    shell.succeeds(&accepts(&handle, &before, &after).await?).await?;
+    is_well(&handle, &after).await?;
     bed.fault("a machine reboots", &[&machines[2]], Silence::Lasting);
     Host::reboot(&machines[2]).await?;
     serves(&machines[2]).await.context("after a reboot")?;
     bed.fault_is_over("it has rebooted", &[&machines[2]]);
-    is_well(&look, &after).await?;
+    is_well(&handle, &after).await?;
     keys.write(&machines[2], BEFORE).await?;
     keys.are_all_on(&machines[0]).await?;
-    ensure!(look.etcd_machines().await? == names, "another Machine has been made");
-    ensure!(look.membership(&bed.machines, &names).await? == after, "the members are others than after the restore");
-    released(&look).await
+    ensure!(handle.etcd_machines().await? == names, "another Machine has been made");
+    ensure!(handle.membership(&bed.machines, &names).await? == after, "the members are others than after the restore");
+    released(&handle).await
 }
 
 /// The commands of the page, in their order.
@@ -143,14 +143,14 @@ async fn copy(from: &Machine, to: &Machine) -> Result<()> {
 }
 
 /// The command with which the EtcdCluster asks for the new ID to be accepted. It has the old one until then.
-async fn accepts(look: &Look, before: &Membership, after: &Membership) -> Result<String> {
+async fn accepts(handle: &ClusterHandle, before: &Membership, after: &Membership) -> Result<String> {
     let message = until("it says that the cluster ID has changed", PATIENCE, async || {
-        let status = look.status().await?;
+        let status = handle.status().await?;
         let mut said = status.conditions.iter().filter(|condition| condition.reason == "ClusterIDChanged");
         Ok(said.find(|condition| condition.message.contains("kubectl annotate")).map(|it| it.message.clone()))
     })
     .await?;
-    let recorded = look.etcds().get(&look.etcd).await?.annotations().get(CLUSTER_ID_ANNOTATION).cloned();
+    let recorded = handle.etcds().get(&handle.etcd).await?.annotations().get(CLUSTER_ID_ANNOTATION).cloned();
     ensure!(recorded.as_ref() == Some(&before.cluster_id), "{recorded:?} is recorded before anybody has accepted it");
     let (_, command) = message.split_once("accept its new ID: ").with_context(|| message.clone())?;
     let (command, _) = command.split_once(". Otherwise").with_context(|| message.clone())?;
@@ -159,9 +159,9 @@ async fn accepts(look: &Look, before: &Membership, after: &Membership) -> Result
 }
 
 /// It is Ready with the restored etcd cluster, and asks for nothing any more.
-async fn is_well(look: &Look, after: &Membership) -> Result<()> {
+async fn is_well(handle: &ClusterHandle, after: &Membership) -> Result<()> {
     until("it is Ready with the restored etcd cluster", PATIENCE, async || {
-        let etcd = look.etcds().get(&look.etcd).await?;
+        let etcd = handle.etcds().get(&handle.etcd).await?;
         let status = etcd.status.clone().unwrap_or_default();
         let annotations = etcd.annotations();
         let is_accepted = annotations.get(CLUSTER_ID_ANNOTATION) == Some(&after.cluster_id)

@@ -6,7 +6,7 @@ use crate::bring_up::{PATIENCE, released};
 use anyhow::{Context, Result, ensure};
 use api::names;
 use e2e::apply::apply_object;
-use e2e::bed::{Bed, Look, Manifests};
+use e2e::bed::{Bed, ClusterHandle, Manifests};
 use kube::ResourceExt;
 use kube::api::{ListParams, Patch, PatchParams};
 use serde_json::json;
@@ -18,7 +18,7 @@ const CLEAR: Duration = Duration::from_secs(120);
 const INSTALLED_IN: &str = "capi-etcdadm-system";
 
 pub(super) struct Stage {
-    look: Look,
+    handle: ClusterHandle,
     shell: Shell,
 }
 
@@ -27,12 +27,12 @@ impl Stage {
     pub(super) async fn set(bed: &Bed, number: usize) -> Result<Self> {
         let client = bed.client();
         let manifests = Manifests::new(&format!("documents-{number}"), "demo")?;
-        Look::make_namespace(&client, &manifests.namespace).await?;
+        ClusterHandle::make_namespace(&client, &manifests.namespace).await?;
         manifests.apply(&client).await?;
-        let look = Look::at(&client, &manifests);
-        look.until_ready(PATIENCE).await?;
-        released(&look).await?;
-        Ok(Self { look, shell: Shell::new(bed, &manifests)? })
+        let handle = ClusterHandle::new(&client, &manifests);
+        handle.until_ready(PATIENCE).await?;
+        released(&handle).await?;
+        Ok(Self { handle, shell: Shell::new(bed, &manifests)? })
     }
 
     /// Types a command, with names in place of what stands for them.
@@ -47,10 +47,10 @@ impl Stage {
                 let force = if line.contains("apply --server-side") { " --force-conflicts" } else { "" };
                 self.shell.succeeds(&format!("{line} --dry-run=server{force}")).await
             }
-            Fate::Answers => self.shell.answers(&line, &self.look.etcd).await,
-            Fate::Endless => self.shell.goes_on(&line, &self.look.etcd).await,
+            Fate::Answers => self.shell.answers(&line, &self.handle.etcd).await,
+            Fate::Endless => self.shell.goes_on(&line, &self.handle.etcd).await,
             Fate::Machine => {
-                let machine = bed.machines.get(&self.look.namespace, &self.look.member_names(1)[0])?;
+                let machine = bed.machines.get(&self.handle.namespace, &self.handle.member_names(1)[0])?;
                 let typed = tokio::task::spawn_blocking(move || machine.exec(&["sh", "-c", line.as_str()]));
                 let output = typed.await??;
                 ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -62,12 +62,12 @@ impl Stage {
 
     /// The command with names of this cluster. What is to be run in the world of a demo is in that of this bed already.
     async fn filled(&self, command: &str) -> Result<String> {
-        let Look { namespace, cluster, etcd, control_plane, .. } = &self.look;
+        let ClusterHandle { namespace, cluster, etcd, control_plane, .. } = &self.handle;
         let of_etcd = ListParams::default().labels(&format!("{}={etcd}", names::ETCD_CLUSTER_LABEL));
-        let machines = self.look.api("Machine").list(&of_etcd).await?.items;
+        let machines = self.handle.api("Machine").list(&of_etcd).await?.items;
         let stay = machines.iter().filter(|machine| machine.metadata.deletion_timestamp.is_none());
         let machine = stay.map(ResourceExt::name_any).min().unwrap_or_default();
-        let live = self.look.etcds().get_opt(etcd).await?;
+        let live = self.handle.etcds().get_opt(etcd).await?;
         let generation = live.and_then(|live| live.metadata.generation).unwrap_or_default().to_string();
         let command = command.strip_prefix("hack/enter.sh ").unwrap_or(command);
         let command = command
@@ -94,8 +94,8 @@ impl Stage {
     pub(super) async fn end(self, bed: &Bed) -> Result<()> {
         // An etcd that a page has paused is not deleted.
         let lift = json!({"metadata": {"annotations": {names::PAUSED_ANNOTATION: null}}});
-        let etcds = self.look.api("EtcdCluster");
-        match etcds.patch(&self.look.etcd, &PatchParams::default(), &Patch::Merge(&lift)).await {
+        let etcds = self.handle.api("EtcdCluster");
+        match etcds.patch(&self.handle.etcd, &PatchParams::default(), &Patch::Merge(&lift)).await {
             Err(kube::Error::Api(status)) if status.code == 404 => {}
             answer => drop(answer.context("lift a pause")?),
         }

@@ -11,7 +11,7 @@ use crate::rolls::{FOLLOWERS, another_spec, changed, is_voter};
 use crate::shrinks::wanted;
 use anyhow::{Context, Result, ensure};
 use e2e::bed::data::on;
-use e2e::bed::{Bed, Look};
+use e2e::bed::{Bed, ClusterHandle};
 use e2e::history::History;
 use e2e::observer::Silence;
 use e2e::until::until;
@@ -44,63 +44,64 @@ impl Story<'_> {
     async fn passes(&self) -> Result<()> {
         let (bed, (before, after)) = (self.bed, self.change.sizes());
         let ends = self.fault.ends.context("it does not end")?;
-        let look = up(bed, &format!("passing-{}", self.name()), before).await?;
-        unhealthy_after(&look, PATIENT).await?;
-        let old = look.etcd_machines().await?;
-        let etcd = until("the members agree", PATIENCE, async || Ok(Some(look.membership(&bed.machines, &old).await?)))
-            .await?;
+        let handle = up(bed, &format!("passing-{}", self.name()), before).await?;
+        unhealthy_after(&handle, PATIENT).await?;
+        let old = handle.etcd_machines().await?;
+        let etcd =
+            until("the members agree", PATIENCE, async || Ok(Some(handle.membership(&bed.machines, &old).await?)))
+                .await?;
         let writers =
-            History::begin(bed.world(), &look.namespace, &look.staged_etcd_access().await?, FOLLOWERS).await?;
+            History::begin(bed.world(), &handle.namespace, &handle.staged_etcd_access().await?, FOLLOWERS).await?;
 
         let mark = bed.plane.mark();
         if self.change == Change::Rollout {
-            changed(&look, &another_spec()).await?;
+            changed(&handle, &another_spec()).await?;
         } else {
-            wanted(&look, after).await?;
+            wanted(&handle, after).await?;
         }
         let found = until(format!("{} is there, and votes", self.victim.name()), PATIENCE, async || {
-            if !self.is_under_way(&look, &old).await? {
+            if !self.is_under_way(&handle, &old).await? {
                 return Ok(None);
             }
-            let Some(found) = find(bed, &look, &old, self.victim, &[]).await? else { return Ok(None) };
-            let members = look.status().await?.members;
+            let Some(found) = find(bed, &handle, &old, self.victim, &[]).await? else { return Ok(None) };
+            let members = handle.status().await?.members;
             let votes = members.iter().any(|member| member.machine == found.machine && is_voter(member));
             Ok(votes.then_some(found))
         })
         .await?;
         let name = found.machine.clone();
-        let machine = bed.machines.get(&look.namespace, &name)?;
+        let machine = bed.machines.get(&handle.namespace, &name)?;
         // What others are asked settles by itself.
-        ask_the_living(&look.status().await?.endpoints, &[found], &writers);
+        ask_the_living(&handle.status().await?.endpoints, &[found], &writers);
         bed.fault(&format!("{name}: {}, for a moment", self.fault.name), &[&machine], Silence::Lasting);
         let begun = Instant::now();
         on(&machine, self.fault.begins).await?;
-        fails_a_check(&look, &name).await?;
+        fails_a_check(&handle, &name).await?;
         tokio::time::sleep_until(begun + ILLNESS).await;
         bed.fault_is_over(&format!("{name}: that is over"), &[&machine]);
         on(&machine, ends).await?;
-        println!("  {}: {name} was away for {:.1} s", look.namespace, begun.elapsed().as_secs_f32());
+        println!("  {}: {name} was away for {:.1} s", handle.namespace, begun.elapsed().as_secs_f32());
 
-        let machines = carried_out(bed, &look, after, &[], &writers).await?;
+        let machines = carried_out(bed, &handle, after, &[], &writers).await?;
         ensure!(machines.contains(&name), "{name} is none of {machines:?}");
-        let remediation = look.status().await?.last_remediation;
+        let remediation = handle.status().await?.last_remediation;
         ensure!(remediation.is_none(), "{remediation:?}");
         let (gone, stay): (Vec<String>, Vec<String>) = old.into_iter().partition(|name| !machines.contains(name));
         let expected = if self.change == Change::Rollout { 0 } else { before.min(after) };
         ensure!(stay.len() == expected, "gone are {gone:?}, and there are {machines:?}");
-        deleted(bed, &look, mark, &gone)?;
-        made(bed, &look, mark, after - stay.len())?;
-        let now = look.membership(&bed.machines, &machines).await?;
+        deleted(bed, &handle, mark, &gone)?;
+        made(bed, &handle, mark, after - stay.len())?;
+        let now = handle.membership(&bed.machines, &machines).await?;
         let stayed = etcd.stayed(&now);
         ensure!(now.cluster_id == etcd.cluster_id && stayed == stay.len(), "etcd was {etcd:?}, and is {now:?}");
-        self.ends_well(&look, &machines, writers).await
+        self.ends_well(&handle, &machines, writers).await
     }
 }
 
 /// Waits until it is told that this member is not known to be well. It is not counted as unhealthy yet.
-async fn fails_a_check(look: &Look, name: &str) -> Result<()> {
+async fn fails_a_check(handle: &ClusterHandle, name: &str) -> Result<()> {
     until(format!("it is told that {name} is not well"), SEEN, async || {
-        let status = look.status().await?;
+        let status = handle.status().await?;
         let told = status.conditions.iter().find(|condition| condition.type_ == "MembersHealthy");
         let told = told.context("no condition")?;
         ensure!(told.status != "True" && told.message.contains(name), "{told:?}");

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use api::etcd_cluster::MemberRole;
-use e2e::bed::{Bed, Look};
+use e2e::bed::{Bed, ClusterHandle};
 use kube::ResourceExt;
 use kube::api::ListParams;
 
@@ -39,14 +39,14 @@ impl Victim {
 /// The machine that has this part at the moment, if one has. It is none of the `dead`.
 pub(super) async fn find(
     bed: &Bed,
-    look: &Look,
+    handle: &ClusterHandle,
     old: &[String],
     victim: Victim,
     dead: &[Found],
 ) -> Result<Option<Found>> {
-    let status = look.status().await?;
-    let ours = ListParams::default().labels(&format!("{}={}", api::names::ETCD_CLUSTER_LABEL, look.etcd));
-    for machine in look.api("Machine").list(&ours).await?.items {
+    let status = handle.status().await?;
+    let ours = ListParams::default().labels(&format!("{}={}", api::names::ETCD_CLUSTER_LABEL, handle.etcd));
+    for machine in handle.api("Machine").list(&ours).await?.items {
         let (name, goes) = (machine.name_any(), machine.metadata.deletion_timestamp.is_some());
         let member = status.members.iter().find(|member| member.machine == name);
         let votes = member.is_some_and(|member| member.role == MemberRole::Voter);
@@ -59,7 +59,7 @@ pub(super) async fn find(
             Victim::Newcomer => !old.contains(&name),
             Victim::Leaver => goes && votes && !is_next,
         };
-        let runs = bed.machines.get(&look.namespace, &name).is_ok_and(|machine| machine.is_running());
+        let runs = bed.machines.get(&handle.namespace, &name).is_ok_and(|machine| machine.is_running());
         if is_it && runs && !dead.iter().any(|dead| dead.machine == name) {
             let url = member.map(|member| member.client_url.clone());
             return Ok(Some(Found { machine: name, url }));

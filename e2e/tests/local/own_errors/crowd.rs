@@ -5,7 +5,7 @@ use crate::records::Warning;
 use anyhow::{Context, Result, ensure};
 use api::EtcdCluster;
 use api::names::ca_secret;
-use e2e::bed::{Bed, Look, Manifests, first_address};
+use e2e::bed::{Bed, ClusterHandle, Manifests, first_address};
 use e2e::until::until;
 use futures::future::try_join_all;
 use kube::api::ListParams;
@@ -28,7 +28,7 @@ pub(super) const LOOKS: Duration = Duration::from_millis(500);
 
 pub(super) struct Crowd {
     pub(super) client: Client,
-    pub(super) looks: Vec<Look>,
+    pub(super) looks: Vec<ClusterHandle>,
     /// Warnings about members that do not count.
     pub(super) forgiven: BTreeSet<Warning>,
 }
@@ -44,7 +44,7 @@ impl Crowd {
     /// Waits until all of them are ready, and well by what the last checks say.
     pub(super) async fn up(bed: &Bed, count: usize) -> Result<Self> {
         let client = bed.client();
-        Look::make_namespace(&client, NAMESPACE).await?;
+        ClusterHandle::make_namespace(&client, NAMESPACE).await?;
         let mut crowd = Self { client, looks: Vec::new(), forgiven: BTreeSet::new() };
         crowd.grows(bed, count).await?;
         Ok(crowd)
@@ -60,7 +60,7 @@ impl Crowd {
             let replicas = |number: usize| if simulated && number.is_multiple_of(OF_THREE) { 3 } else { 1 };
             let manifests = batch.map(|number| cluster(number, replicas(number))).collect::<Result<Vec<_>>>()?;
             try_join_all(manifests.iter().map(|manifests| manifests.apply(&client))).await?;
-            self.looks.extend(manifests.iter().map(|manifests| Look::at(&client, manifests)));
+            self.looks.extend(manifests.iter().map(|manifests| ClusterHandle::new(&client, manifests)));
             self.until_all_is_well().await?;
         }
         println!("  {count} clusters are well after {:.0} s", begun.elapsed().as_secs_f32());
@@ -70,17 +70,19 @@ impl Crowd {
     /// Deletes them all, and waits until nothing of them is left.
     pub(super) async fn goes(&mut self) -> Result<()> {
         let looks = std::mem::take(&mut self.looks);
-        try_join_all(looks.iter().map(|look| look.delete("Cluster", &look.cluster))).await?;
-        let Some(look) = looks.first() else { return Ok(()) };
+        try_join_all(looks.iter().map(|handle| handle.delete("Cluster", &handle.cluster))).await?;
+        let Some(handle) = looks.first() else { return Ok(()) };
         until("no cluster is left", PATIENCE, async || {
             for kind in ["Cluster", "EtcdCluster", "Machine", "LocalCluster", "LocalMachine"] {
-                let left = look.names(kind, "").await?;
+                let left = handle.names(kind, "").await?;
                 ensure!(left.is_empty(), "of {kind} there are {left:?}");
             }
             // What comes again under the same names must not meet what is about to go.
-            let (templates, secrets) = (look.names("LocalMachineTemplate", "").await?, look.secret_names().await?);
-            let is_left = |look: &&Look| templates.contains(&look.etcd) || secrets.contains(&ca_secret(&look.cluster));
-            let left = looks.iter().find(is_left).map(|look| &look.cluster);
+            let (templates, secrets) = (handle.names("LocalMachineTemplate", "").await?, handle.secret_names().await?);
+            let is_left = |handle: &&ClusterHandle| {
+                templates.contains(&handle.etcd) || secrets.contains(&ca_secret(&handle.cluster))
+            };
+            let left = looks.iter().find(is_left).map(|handle| &handle.cluster);
             ensure!(left.is_none(), "of {left:?} there are {templates:?}, {secrets:?}");
             Ok(Some(()))
         })
@@ -112,7 +114,7 @@ impl Crowd {
     }
 
     /// A look at any of them, for questions about the namespace.
-    pub(super) fn any(&self) -> Result<&Look> {
+    pub(super) fn any(&self) -> Result<&ClusterHandle> {
         self.looks.first().context("there is no cluster")
     }
 

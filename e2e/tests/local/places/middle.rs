@@ -8,7 +8,7 @@ use crate::records::warnings;
 use crate::repair::{self, dies};
 use crate::rolls::{another_spec, changed};
 use anyhow::{Context, Result, ensure};
-use e2e::bed::{Bed, Look, Manifests};
+use e2e::bed::{Bed, ClusterHandle, Manifests};
 use e2e::faults::{FaultyManager, How, Place, Sweep};
 use e2e::until::until;
 use kube::ResourceExt;
@@ -42,18 +42,18 @@ pub(super) async fn sweep(bed: &mut Bed, middle: Middle) -> Result<()> {
 /// One life, with its writes from the deletion on and what the fault happened to.
 async fn tell(bed: &Bed, middle: Middle, namespace: &str, place: Option<Place>) -> Result<Told> {
     let client = bed.client();
-    Look::make_namespace(&client, namespace).await?;
+    ClusterHandle::make_namespace(&client, namespace).await?;
     let manager = FaultyManager::start(bed, namespace, Some(namespace), Vec::new()).await?;
     let manifests = middle.manifests(namespace)?;
-    let look = Look::at(&client, &manifests);
+    let handle = ClusterHandle::new(&client, &manifests);
     manifests.apply(&client).await?;
-    look.until_ready(PATIENCE).await?;
-    released(&look).await?;
-    middle.begins(bed, &look).await?;
+    handle.until_ready(PATIENCE).await?;
+    released(&handle).await?;
+    middle.begins(bed, &handle).await?;
     let up = strikes(&manager, place.as_ref());
-    look.delete("Cluster", &look.cluster).await?;
-    gone(&look).await?;
-    all_is_gone(bed, &look).await.context("the deletion")?;
+    handle.delete("Cluster", &handle.cluster).await?;
+    gone(&handle).await?;
+    all_is_gone(bed, &handle).await.context("the deletion")?;
     let warnings = warnings(&client, namespace).await?;
     let unexpected: Vec<&String> = warnings.iter().filter(|warning| !middle.explains(warning)).collect();
     ensure!(unexpected.is_empty(), "{} warnings: {unexpected:#?}", unexpected.len());
@@ -85,23 +85,23 @@ impl Middle {
     }
 
     /// Has it begin, and waits until it is under way.
-    async fn begins(self, bed: &Bed, look: &Look) -> Result<()> {
-        let etcd = look.etcds().get(&look.etcd).await?;
+    async fn begins(self, bed: &Bed, handle: &ClusterHandle) -> Result<()> {
+        let etcd = handle.etcds().get(&handle.etcd).await?;
         let in_use = etcd.annotations().get(api::names::ENDPOINTS_IN_USE_ANNOTATION);
         ensure!(in_use.is_some_and(|lists| !lists.is_empty()), "no list of endpoints is in use: {in_use:?}");
         match self {
             Self::Rollout => {
-                changed(look, &another_spec()).await?;
+                changed(handle, &another_spec()).await?;
                 until("a new member has joined", PATIENCE, async || {
-                    let members = look.status().await?.members;
+                    let members = handle.status().await?.members;
                     Ok((members.len() > 3).then_some(()))
                 })
                 .await
             }
             Self::Repair => {
-                dies(bed, look, &look.member_names(3)[1]).await?;
+                dies(bed, handle, &handle.member_names(3)[1]).await?;
                 until("a Machine is made in its place", PATIENCE, async || {
-                    let (machines, status) = (look.etcd_machines().await?, look.status().await?);
+                    let (machines, status) = (handle.etcd_machines().await?, handle.status().await?);
                     Ok((machines.len() == 4 && status.last_remediation.is_some()).then_some(()))
                 })
                 .await

@@ -2,7 +2,7 @@
 
 use crate::bring_up::PATIENCE;
 use anyhow::{Context, Result, bail, ensure};
-use e2e::bed::{Bed, Look, plugin};
+use e2e::bed::{Bed, ClusterHandle, plugin};
 use e2e::plane::{Mark, users};
 use e2e::until::until;
 use serde_json::{Value, json};
@@ -30,15 +30,15 @@ impl Rollout {
 }
 
 /// Asks the plugin what another spec would do.
-pub(super) async fn foretold(bed: &Bed, look: &Look, spec: &Value) -> Result<Rollout> {
+pub(super) async fn foretold(bed: &Bed, handle: &ClusterHandle, spec: &Value) -> Result<Rollout> {
     // The leader goes last: it has to be known who that is.
-    until(format!("a member of {} leads", look.etcd), PATIENCE, async || {
-        Ok(look.status().await?.members.iter().any(|member| member.leader).then_some(()))
+    until(format!("a member of {} leads", handle.etcd), PATIENCE, async || {
+        Ok(handle.status().await?.members.iter().any(|member| member.leader).then_some(()))
     })
     .await?;
     let manifest = json!({"apiVersion": "etcdcluster.cluster.x-k8s.io/v1beta1", "kind": "EtcdCluster",
-        "metadata": {"name": look.etcd, "namespace": look.namespace}, "spec": spec});
-    let file = bed.world().state(&format!("plan-{}", look.namespace))?.join("etcd.yaml");
+        "metadata": {"name": handle.etcd, "namespace": handle.namespace}, "spec": spec});
+    let file = bed.world().state(&format!("plan-{}", handle.namespace))?.join("etcd.yaml");
     std::fs::write(&file, manifest.to_string()).with_context(|| format!("write {}", file.display()))?;
     let mut plan = Command::new(plugin()?);
     plan.args(["plan", "--filename"]).arg(&file).arg("--kubeconfig").arg(bed.plane.kubeconfig()?);
@@ -70,8 +70,8 @@ fn read(said: &str) -> Result<Rollout> {
 }
 
 /// What we have done since, by the API server's own account, where there were so many Machines before.
-pub(super) fn done(bed: &Bed, look: &Look, mark: Mark, before: usize) -> Result<Rollout> {
-    let ours = bed.plane.requests_since(mark)?.user(users::PROVIDER).done_in(&look.namespace);
+pub(super) fn done(bed: &Bed, handle: &ClusterHandle, mark: Mark, before: usize) -> Result<Rollout> {
+    let ours = bed.plane.requests_since(mark)?.user(users::PROVIDER).done_in(&handle.namespace);
     let ours = ours.filter(|request| !request.uri.contains("dryRun=All"));
     let tells = ours.verb("patch").resource("kubeadmcontrolplanes");
     let told = tells.filter(|patch| patch.body.pointer("/spec/kubeadmConfigSpec").is_some()).len();

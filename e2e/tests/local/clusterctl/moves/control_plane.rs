@@ -9,7 +9,7 @@
 use super::{PATIENCE, STAYS};
 use anyhow::{Context, Result, ensure};
 use api::names::{ENDPOINTS_IN_USE_ANNOTATION, PAUSED_ANNOTATION, apiserver_client_secret};
-use e2e::bed::Look;
+use e2e::bed::ClusterHandle;
 use e2e::plane::{Mark, Plane, Request};
 use e2e::until::until;
 use kube::ResourceExt;
@@ -37,18 +37,18 @@ pub(super) struct Given {
 
 impl Given {
     /// Reads it, when the Cluster hook has found all well, and had the time to change something.
-    pub(super) async fn read(look: &Look) -> Result<Self> {
-        look.until_cluster_condition("ManagedExternalEtcdReady", "True", "Ready", PATIENCE).await?;
+    pub(super) async fn read(handle: &ClusterHandle) -> Result<Self> {
+        handle.until_cluster_condition("ManagedExternalEtcdReady", "True", "Ready", PATIENCE).await?;
         tokio::time::sleep(STAYS).await;
-        let (control_plane, etcd) = (look.control_plane().await?, look.etcds().get(&look.etcd).await?);
-        let client = apiserver_client_secret(&look.cluster);
+        let (control_plane, etcd) = (handle.control_plane().await?, handle.etcds().get(&handle.etcd).await?);
+        let client = apiserver_client_secret(&handle.cluster);
         Ok(Self {
-            endpoints: look.control_plane_endpoints().await?,
+            endpoints: handle.control_plane_endpoints().await?,
             written: annotation(&control_plane, WRITTEN_ENDPOINTS),
             in_use: annotation(&etcd, ENDPOINTS_IN_USE_ANNOTATION),
             pause: annotation(&control_plane, PAUSED_ANNOTATION),
-            client: [look.secret(&client, "tls.crt").await?, look.secret(&client, "tls.key").await?],
-            machines: look.control_plane_machines().await?,
+            client: [handle.secret(&client, "tls.crt").await?, handle.secret(&client, "tls.key").await?],
+            machines: handle.control_plane_machines().await?,
         })
     }
 
@@ -69,20 +69,20 @@ fn annotation(object: &impl ResourceExt, name: &str) -> Option<String> {
 
 /// Has it said that the control plane works, and waits until the Cluster says so. Once said, it stays. What is gone by
 /// now has nobody to say it.
-pub(super) async fn works(look: &Look) -> Result<()> {
+pub(super) async fn works(handle: &ClusterHandle) -> Result<()> {
     let parameters = PatchParams::default();
-    let control_planes = look.api("KubeadmControlPlane");
-    if control_planes.get_opt(&look.control_plane).await?.is_some() {
+    let control_planes = handle.api("KubeadmControlPlane");
+    if control_planes.get_opt(&handle.control_plane).await?.is_some() {
         let said = Patch::Merge(json!({"status": {"initialization": {"controlPlaneInitialized": true}}}));
-        control_planes.patch_status(&look.control_plane, &parameters, &said).await.context("the control plane")?;
+        control_planes.patch_status(&handle.control_plane, &parameters, &said).await.context("the control plane")?;
     }
-    for machine in look.control_plane_machines().await? {
+    for machine in handle.control_plane_machines().await? {
         let said = Patch::Merge(json!({"status": {"nodeRef": {"name": machine}}}));
-        look.api("Machine").patch_status(&machine, &parameters, &said).await.context("its Machine")?;
+        handle.api("Machine").patch_status(&machine, &parameters, &said).await.context("its Machine")?;
     }
-    let clusters = look.api("Cluster");
+    let clusters = handle.api("Cluster");
     until("the Cluster says that its control plane is initialized", PATIENCE, async || {
-        let Some(cluster) = clusters.get_opt(&look.cluster).await? else { return Ok(Some(())) };
+        let Some(cluster) = clusters.get_opt(&handle.cluster).await? else { return Ok(Some(())) };
         let conditions = cluster.data.pointer("/status/conditions").and_then(Value::as_array);
         let mut conditions = conditions.into_iter().flatten();
         let is_said =
@@ -95,9 +95,9 @@ pub(super) async fn works(look: &Look) -> Result<()> {
 
 /// Since then, nobody has written to the control plane's spec on this side, or paused it for a moment. clusterctl has
 /// made it here, as it was.
-pub(super) fn is_untouched(look: &Look, plane: &Plane, since: Mark) -> Result<()> {
+pub(super) fn is_untouched(handle: &ClusterHandle, plane: &Plane, since: Mark) -> Result<()> {
     let writes = plane.requests_since(since)?.writes().resource("kubeadmcontrolplanes");
-    let writes = writes.filter(|request| request.namespace == look.namespace && request.code < 300);
+    let writes = writes.filter(|request| request.namespace == handle.namespace && request.code < 300);
     ensure!(!writes.verb("create").is_empty(), "nobody has made the control plane here: {writes}");
     let touches = |request: &Request| {
         let whole = request.verb == "update" && request.subresource.is_empty();

@@ -1,11 +1,11 @@
 //! Deleting etcd alone, which takes a word of confirmation.
 
-use super::Look;
+use super::ClusterHandle;
 use anyhow::{Context, Result};
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
-impl Look {
+impl ClusterHandle {
     /// Confirms that the EtcdCluster `name` may be deleted, on this EtcdCluster. Of use is that only with its own name.
     ///
     /// # Errors

@@ -1,6 +1,6 @@
 //! The Cluster and its control plane: what they are told about etcd.
 
-use super::Look;
+use super::ClusterHandle;
 use crate::plane::workload::EtcdAccess;
 use crate::until::until;
 use anyhow::{Context, Result, bail};
@@ -11,7 +11,7 @@ use kube::api::DynamicObject;
 use serde_json::Value;
 use std::time::Duration;
 
-impl Look {
+impl ClusterHandle {
     /// Waits until a condition of the Cluster has this status and reason, and gives its message.
     ///
     /// # Errors

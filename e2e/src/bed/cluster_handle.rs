@@ -38,7 +38,7 @@ const KINDS: [(&str, &str, &str); 17] = [
 
 /// One cluster, seen through the API server.
 #[derive(Clone)]
-pub struct Look {
+pub struct ClusterHandle {
     pub(super) client: Client,
     /// Namespace of everything.
     pub namespace: String,
@@ -62,10 +62,10 @@ pub fn first_address(machine: &DynamicObject) -> Option<&str> {
     machine.data["status"]["addresses"][0]["address"].as_str()
 }
 
-impl Look {
-    /// A look at the cluster that these documents make.
+impl ClusterHandle {
+    /// That of the cluster that these documents make.
     #[must_use]
-    pub fn at(client: &Client, manifests: &Manifests) -> Self {
+    pub fn new(client: &Client, manifests: &Manifests) -> Self {
         Self {
             client: client.clone(),
             namespace: manifests.namespace.clone(),
