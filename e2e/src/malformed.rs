@@ -7,12 +7,14 @@
 mod change;
 mod handling;
 mod originals;
+mod refusal;
 mod schema;
 #[cfg(test)]
 mod tests;
 
 pub use handling::handled;
 pub use originals::originals;
+pub use refusal::says_where;
 pub use schema::violations;
 
 use anyhow::{Context, Result};

@@ -3,10 +3,9 @@
 use crate::server::Server;
 use anyhow::{Result, ensure};
 use e2e::bed::crds;
-use e2e::malformed::{Generator, Malformed, handled, originals};
+use e2e::malformed::{Generator, Malformed, handled, originals, says_where};
 use e2e::scenarios::seed;
 use futures::{StreamExt, stream};
-use kube::core::Status;
 use std::collections::BTreeMap;
 
 /// How many are judged.
@@ -65,12 +64,4 @@ async fn judge(server: &Server, made: Malformed) -> Result<Judgement> {
     };
     let fault = fault.map(|fault| format!("{kind}: {fault}\n  {:?}", made.changes));
     Ok(Judgement { kind, accepted, fault })
-}
-
-/// Whether a refusal names a field: as the cause, or in its words, as where a field is unknown.
-fn says_where(status: &Status) -> bool {
-    let is_path = |text: &str| ["spec", "metadata"].iter().any(|root| text.starts_with(root));
-    let mut causes = status.details.iter().flat_map(|details| &details.causes);
-    let mut words = status.message.split(|c: char| c.is_whitespace() || c == '"');
-    causes.any(|cause| is_path(&cause.field)) || words.any(is_path)
 }
