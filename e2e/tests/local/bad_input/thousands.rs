@@ -6,7 +6,7 @@ use crate::upgrades::State;
 use anyhow::{Context, Result, ensure};
 use api::names::MANAGED_ETCD_ANNOTATION;
 use e2e::bed::{Bed, ClusterHandle, Manifests, crds};
-use e2e::malformed::{Generator, Malformed, originals};
+use e2e::malformed::{Generator, Malformed, originals, says_where};
 use e2e::plane::{Mark, Requests, users};
 use e2e::scenarios::seed;
 use e2e::until::until;
@@ -136,7 +136,9 @@ async fn store(client: &Client, documents: Vec<Malformed>, number: usize) -> Res
     ensure!(is_created(client, KINDS[2], &template).await?, "the template is refused");
     let mut accepted = Accepted::default();
     let mut sent = stream::iter(documents.into_iter().zip(number..))
-        .map(|(made, number)| store_one(client, made.document, number))
+        .map(|(Malformed { document, changes }, number)| async move {
+            store_one(client, document, number).await.with_context(|| format!("document {number}: {changes:?}"))
+        })
         .buffer_unordered(AT_ONCE);
     while let Some(one) = sent.try_next().await? {
         accepted.created += one.created;
@@ -201,10 +203,17 @@ async fn is_patched(client: &Client, kind: (&str, &str), name: &str, document: &
     is_accepted(client, request.header(CONTENT_TYPE, "application/merge-patch+json"), document).await
 }
 
-/// That the API server refuses it is not an error.
+/// That the API server refuses it is not an error, if it names the field that is wrong.
 async fn is_accepted(client: &Client, request: Builder, document: &Value) -> Result<bool> {
     match client.request::<Value>(request.body(serde_json::to_vec(document)?)?).await {
         Ok(_) => Ok(true),
+        Err(kube::Error::Api(status)) if matches!(status.code, 400 | 422) => {
+            // A Cluster is Cluster API's to judge.
+            let is_ours = document["kind"] != "Cluster";
+            ensure!(!is_ours || says_where(&status), "refused without a path: {}", status.message);
+            Ok(false)
+        }
+        // No field is at fault: it is too large, or another one has the name.
         Err(kube::Error::Api(status)) if (400..500).contains(&status.code) => Ok(false),
         // By etcd, behind it.
         Err(kube::Error::Api(status)) if status.message.contains("request is too large") => Ok(false),
