@@ -11,7 +11,7 @@ use control_plane::{Given, is_untouched, works};
 use e2e::bed::{Bed, ClusterHandle, Manifests, Membership, plugin};
 use e2e::clusterctl::Setup;
 use e2e::history::{History, Load};
-use e2e::plane::Plane;
+use e2e::plane::{Plane, users};
 use e2e::process::output_of;
 use e2e::until::until;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -32,11 +32,17 @@ const KINDS: [&str; 7] =
     ["Cluster", "EtcdCluster", "KubeadmControlPlane", "Machine", "EtcdadmConfig", "KubeadmConfig", "LocalMachine"];
 /// clusterctl is cut when it has said that it makes the first object, or deletes the first one.
 const CUTS: [&str; 2] = ["Creating", "Deleting"];
+/// Label of the CRDs of kinds that clusterctl moves.
+const KNOWN: &str = "clusterctl.cluster.x-k8s.io";
+/// The kind of the machines: its CRD, and how people call it.
+const MACHINES: (&str, &str) =
+    ("localmachines.infrastructure.cluster.x-k8s.io", "LocalMachine.infrastructure.cluster.x-k8s.io");
 /// For so long the control plane has to stay as it was.
 const STAYS: Duration = Duration::from_secs(2);
 
-/// There, back with two interruptions after one that is given up, and there again, with the same members and processes
-/// and without a lost write, and nothing is written to the control plane; then it grows there, and is deleted there.
+/// After dry runs there, back with two interruptions after one that is given up, and there again, with the same members
+/// and processes and without a lost write, and nothing is written to the control plane; then it grows there, and is
+/// deleted there.
 pub(crate) async fn moves(bed: &mut Bed) -> Result<()> {
     let bed = &*bed;
     let setup = released(bed).await?;
@@ -56,6 +62,7 @@ pub(crate) async fn moves(bed: &mut Bed) -> Result<()> {
     before.given.is_whole()?;
     let begun = [(&here, bed.plane.mark()), (&there, second.plane.mark())];
 
+    dry_run(bed, &here, &there, &before).await.context("a dry run")?;
     refused_without_the_plugin(&setup, &here, &there).await?;
     ensure!(here.what_there_is(bed).await? == before, "a move that was refused has changed something");
 
@@ -170,12 +177,46 @@ impl Side<'_> {
         Ok(())
     }
 
+    /// What `--dry-run` prints, and its exit status.
+    async fn dry_run(&self, other: &Side<'_>) -> Result<(Option<i32>, String)> {
+        let mut command = self.types(other)?;
+        command.arg("--dry-run");
+        let output = tokio::task::spawn_blocking(move || command.output()).await??;
+        let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+        Ok((output.status.code(), said))
+    }
+
     fn types(&self, other: &Side<'_>) -> Result<Command> {
         let mut command = Command::new(plugin()?);
         command.args(["move", "--namespace", MOVED, "--kubeconfig"]).arg(self.plane.kubeconfig()?);
         command.arg("--to-kubeconfig").arg(other.plane.kubeconfig()?);
         Ok(command)
     }
+}
+
+/// `--dry-run` names the one thing that is in the way, while the machines would stay behind, and says when nothing is.
+/// It writes nothing on either side.
+async fn dry_run(bed: &Bed, here: &Side<'_>, there: &Side<'_>, before: &WhatThereIs) -> Result<()> {
+    let begun = [here.plane, there.plane].map(|plane| (plane, plane.mark()));
+    let crds: Api<CustomResourceDefinition> = Api::all(there.plane.client());
+    let unknown = Patch::Merge(json!({"metadata": {"labels": {KNOWN: null}}}));
+    crds.patch(MACHINES.0, &PatchParams::default(), &unknown).await?;
+    let (status, said) = here.dry_run(there).await?;
+    println!("  dry run: {}", said.trim_end());
+    let obstacle = format!("{} would stay behind", MACHINES.1);
+    ensure!(status == Some(1) && said.lines().count() == 1 && said.contains(&obstacle), "{status:?}: {said}");
+    known_to_clusterctl(&there.plane.client()).await?;
+    let (status, said) = here.dry_run(there).await?;
+    let may_go = said == "It could be moved now, as far as etcd is concerned.\n";
+    ensure!(status == Some(0) && may_go, "{status:?}: {said}");
+    // It takes longer than the line of a request takes to come into the audit log.
+    ensure!(here.what_there_is(bed).await? == *before, "something has changed");
+    for (plane, since) in begun {
+        let writes = plane.requests_since(since)?.user(users::ADMIN).writes();
+        let writes = writes.filter(|request| request.namespace == MOVED);
+        ensure!(writes.is_empty(), "it has written:\n{writes}");
+    }
+    Ok(())
 }
 
 /// It is given up as well in the middle of giving it up, and by nothing else: clusterctl would write into what is on its
@@ -219,7 +260,7 @@ fn script(setup: &Setup, name: &str, rest: &str) -> Result<PathBuf> {
 /// Cluster API's CRDs with the label that clusterctl gives them when it installs them: here they came by hand.
 async fn known_to_clusterctl(client: &Client) -> Result<()> {
     let crds: Api<CustomResourceDefinition> = Api::all(client.clone());
-    let label = Patch::Merge(json!({"metadata": {"labels": {"clusterctl.cluster.x-k8s.io": ""}}}));
+    let label = Patch::Merge(json!({"metadata": {"labels": {KNOWN: ""}}}));
     for crd in crds.list(&ListParams::default()).await?.items {
         if crd.spec.group == "cluster.x-k8s.io" || crd.spec.group.ends_with(".cluster.x-k8s.io") {
             crds.patch(&crd.name_any(), &PatchParams::default(), &label).await?;
