@@ -31,14 +31,7 @@ async fn tell(bed: &Bed, namespace: &str) -> Result<()> {
     manifests.apply(&client).await?;
     handle.until_ready(PATIENCE).await?;
     wanted(&handle, 3).await?;
-    until(format!("all of {REFUSED} is there but its Machine"), PATIENCE, async || {
-        for kind in ["EtcdadmConfig", "LocalMachine"] {
-            let found = handle.names(kind, "").await?;
-            ensure!(found.iter().any(|name| name == REFUSED), "of {kind} there are {found:?}");
-        }
-        Ok(Some(()))
-    })
-    .await?;
+    is_begun(&handle, REFUSED).await?;
     wanted(&handle, 1).await?;
     let machines = are_well(bed, &handle, 1).await?;
     only_theirs(bed, &handle, &machines).await?;
@@ -48,4 +41,16 @@ async fn tell(bed: &Bed, namespace: &str) -> Result<()> {
     only_theirs(bed, &handle, &machines).await?;
     manager.stop().await?;
     Ok(())
+}
+
+/// Waits until all of a Machine is there but itself: its config and its infrastructure.
+pub(crate) async fn is_begun(handle: &ClusterHandle, machine: &str) -> Result<()> {
+    until(format!("all of {machine} is there but its Machine"), PATIENCE, async || {
+        for kind in ["EtcdadmConfig", "LocalMachine"] {
+            let found = handle.names(kind, "").await?;
+            ensure!(found.iter().any(|name| name == machine), "of {kind} there are {found:?}");
+        }
+        Ok(Some(()))
+    })
+    .await
 }

@@ -4,7 +4,7 @@
 mod life;
 
 use anyhow::{Context, Result, ensure};
-use api::names::WATCH_FILTER_LABEL;
+use api::names::{ETCD_CLUSTER_LABEL, WATCH_FILTER_LABEL, init_lock};
 use e2e::apply::documents;
 use e2e::bed::{Bed, ClusterHandle, Manifests, get, get_from, metrics, programs, reader};
 use e2e::plane::Requests;
@@ -36,10 +36,6 @@ type Excuse = (&'static str, &'static [&'static str]);
 const UNUSED: &[Excuse] = &[
     // Asked for by admission, not by us.
     ("update", &["etcdclusters/finalizers", "etcdadmconfigs/finalizers", "clusters/finalizers"]),
-    // After a kill, to find out whose an object is that is there already.
-    ("get", &["etcdadmconfigs", "*", "configmaps", "machines"]),
-    // What a manager that was killed or refused has left over, if the spec has changed since.
-    ("delete", &["etcdadmconfigs", "*"]),
 ];
 
 /// Permissions that are used with `E2E_FULL` set.
@@ -48,6 +44,10 @@ const USED_LATER: &[Excuse] = &[
     ("list", &["kubeadmconfigs"]),
     // Of an event that is repeated.
     ("patch", &["events"]),
+    // To find out whose an object is that is there already, and whether a Machine still waits that is made again.
+    ("get", &["etcdadmconfigs", "*", "configmaps", "machines"]),
+    // What is left over of a Machine that was not made, as the manager was refused or killed, and is not wanted now.
+    ("delete", &["etcdadmconfigs", "*"]),
 ];
 
 /// Where clusters are made, and the value of the label by which managers share them.
@@ -253,10 +253,7 @@ impl Place {
 async fn bring_up_and_delete(bed: &Bed, place: Place) -> Result<()> {
     let (client, namespace) = (bed.client(), place.namespace);
     // A lock that a Machine has left behind is taken over, and a file comes from a Secret.
-    let lock: ConfigMap = serde_json::from_value(json!({
-        "metadata": {"name": "late-etcd-lock", "labels": {"cluster.x-k8s.io/etcd-cluster": "late-etcd"}},
-        "data": {"lock-information": r#"{"machineName": "gone", "machineUID": "gone"}"#},
-    }))?;
+    let lock = left_behind("late", &json!({ETCD_CLUSTER_LABEL: "late-etcd"}))?;
     Api::namespaced(client.clone(), namespace).create(&PostParams::default(), &lock).await?;
     let motd: Secret = serde_json::from_value(json!({"metadata": {"name": "motd"}, "stringData": {"text": "hello"}}))?;
     Api::namespaced(client.clone(), namespace).create(&PostParams::default(), &motd).await?;
@@ -291,6 +288,15 @@ async fn bring_up_and_delete(bed: &Bed, place: Place) -> Result<()> {
         Ok(Some(()))
     })
     .await
+}
+
+/// The lock of a Cluster, as a Machine that is gone has left it.
+fn left_behind(cluster: &str, labels: &Value) -> Result<ConfigMap> {
+    let lock = json!({
+        "metadata": {"name": init_lock(cluster), "labels": labels},
+        "data": {"lock-information": r#"{"machineName": "gone", "machineUID": "gone"}"#},
+    });
+    Ok(serde_json::from_value(lock)?)
 }
 
 /// Whatever a person finds in `/metrics` is explained.

@@ -1,36 +1,49 @@
 //! A longer life: whatever takes requests of another kind.
 
-use super::PATIENCE;
+use super::{PATIENCE, left_behind};
 use crate::bring_up::released;
-use crate::departures::replaced;
+use crate::departures::{only_theirs, replaced};
+use crate::leftovers::is_begun;
 use crate::rolls::{ROLLOUT, changed, ignore_what_is_in_use, up_to_date};
 use crate::shrinks::{are_well, wanted};
 use anyhow::{Context, Result, ensure};
 use api::names::ENDPOINTS_IN_USE_ANNOTATION;
+use e2e::apply::{api_for, apply_object};
 use e2e::bed::data::on;
 use e2e::bed::{Bed, ClusterHandle, Manifests};
 use e2e::observer::Silence;
 use e2e::tools::Etcd;
 use e2e::until::until;
 use kube::ResourceExt;
-use kube::api::{Patch, PatchParams};
+use kube::api::{Api, DeleteParams, ObjectMeta, Patch, PatchParams, PostParams};
 use local_infrastructure::machine::Machine;
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// How the users begin that Pods are.
 const SERVICE_ACCOUNT: &str = "system:serviceaccount:";
+/// The policy that refuses a Machine, and what it says.
+const POLICY: &str = "rbac-refuses-a-machine";
+const REFUSAL: &str = "no such Machine is wanted here";
 
-/// With a control plane that uses it: its only member is away for a while, it forgets which endpoints are used, grows
-/// to three, rolls to another version, a machine dies and is replaced, and one member is left.
+/// With a control plane that uses it: its spec is corrected before it has a member, a Machine of it is refused, its
+/// only member is away for a while, it forgets which endpoints are used, grows to three, rolls to another version, a
+/// machine dies and is replaced, and one member is left.
 pub(super) async fn long(bed: &Bed, manifests: Manifests) -> Result<ClusterHandle> {
     let client = bed.client();
+    let file = json!({"path": "/etc/motd", "contentFrom": {"secret": {"name": "never-made", "key": "text"}}});
     let manifests = manifests.replicas(1).with("EtcdCluster", |etcd| {
         etcd["spec"]["healthCheck"] = json!({"intervalSeconds": 1, "unhealthyAfterSeconds": 4});
+        etcd["spec"]["etcdadmConfigSpec"]["files"] = json!([file]);
     });
     let handle = ClusterHandle::new(&client, &manifests);
+    // The watch shows no lock without a label: it is found by the attempt to make one.
+    let lock = left_behind(&handle.cluster, &json!({}))?;
+    Api::namespaced(client.clone(), &handle.namespace).create(&PostParams::default(), &lock).await?;
     manifests.apply(&client).await?;
+    corrected(&handle).await.context("its spec is corrected")?;
     handle.until_ready(PATIENCE).await?;
     released(&handle).await?;
+    refused(bed, &handle).await.context("a Machine is refused")?;
     hangs(bed, &handle).await.context("its machine hangs")?;
     forgets(bed, &handle).await.context("it forgets which endpoints are used")?;
     wanted(&handle, 3).await?;
@@ -41,6 +54,77 @@ pub(super) async fn long(bed: &Bed, manifests: Manifests) -> Result<ClusterHandl
     ignore_what_is_in_use(&handle).await?;
     are_well(bed, &handle, 1).await.context("it shrinks")?;
     Ok(handle)
+}
+
+/// A file of its spec comes from a Secret that nobody makes, so its Machine never has bootstrap data. When the spec
+/// does without that file, the Machine is made again, under another name.
+async fn corrected(handle: &ClusterHandle) -> Result<()> {
+    let names = handle.member_names(2);
+    let alone = async |name: &str| {
+        until(format!("{name} is the only Machine"), PATIENCE, async || {
+            let machines = handle.etcd_machines().await?;
+            ensure!(machines == [name], "the Machines are {machines:?}");
+            Ok(Some(()))
+        })
+        .await
+    };
+    alone(&names[0]).await?;
+    changed(handle, &json!({"etcdadmConfigSpec": {"files": null}})).await?;
+    alone(&names[1]).await
+}
+
+/// The API server takes no Machine of the next name. When that one is not wanted any more, its config and its
+/// infrastructure go.
+async fn refused(bed: &Bed, handle: &ClusterHandle) -> Result<()> {
+    let client = bed.client();
+    let names = handle.member_names(3);
+    let objects = refusal(&handle.namespace, &names[2]);
+    for object in &objects {
+        apply_object(&client, object).await?;
+    }
+    let machines = handle.api("Machine");
+    let mut next = machines.get(&names[1]).await?;
+    next.metadata = ObjectMeta { name: Some(names[2].clone()), ..ObjectMeta::default() };
+    let dry_run = PostParams { dry_run: true, ..PostParams::default() };
+    until("the policy is in force", PATIENCE, async || match machines.create(&dry_run, &next).await {
+        Err(kube::Error::Api(status)) if status.message.contains(REFUSAL) => Ok(Some(())),
+        answer => {
+            answer?;
+            Ok(None)
+        }
+    })
+    .await?;
+    wanted(handle, 3).await?;
+    is_begun(handle, &names[2]).await?;
+    wanted(handle, 1).await?;
+    let left = are_well(bed, handle, 1).await?;
+    only_theirs(bed, handle, &left).await?;
+    for object in &objects {
+        let (api, name) = api_for(&client, object).await?;
+        api.delete(&name, &DeleteParams::default()).await?;
+    }
+    Ok(())
+}
+
+/// A policy that refuses one Machine, and its binding. It does so as invalid: 403 is for permissions that are missing.
+fn refusal(namespace: &str, machine: &str) -> [Value; 2] {
+    let (version, metadata) = ("admissionregistration.k8s.io/v1", json!({"name": POLICY}));
+    let group = ["cluster.x-k8s.io"];
+    let creates =
+        json!({"apiGroups": group, "apiVersions": ["*"], "operations": ["CREATE"], "resources": ["machines"]});
+    let is_another = format!("object.metadata.namespace != '{namespace}' || object.metadata.name != '{machine}'");
+    let policy = json!({
+        "apiVersion": version, "kind": "ValidatingAdmissionPolicy", "metadata": metadata,
+        "spec": {
+            "matchConstraints": {"resourceRules": [creates]},
+            "validations": [{"expression": is_another, "message": REFUSAL, "reason": "Invalid"}],
+        },
+    });
+    let binding = json!({
+        "apiVersion": version, "kind": "ValidatingAdmissionPolicyBinding", "metadata": metadata,
+        "spec": {"policyName": POLICY, "validationActions": ["Deny"]},
+    });
+    [policy, binding]
 }
 
 /// It is Ready a second time, which is told with the words of the first.
