@@ -293,6 +293,7 @@ fn scenarios() -> Vec<Scenario<Lane>> {
         scenario!(rolls::beside_a_control_plane),
         scenario!(control_planes::that_roll).long(true),
         scenario!(control_planes::that_stall).long(true),
+        scenario!(control_planes::that_are_seen_late).long(true),
         scenario!(control_planes::that_roll_back).long(true),
         scenario!(control_planes::that_scales).long(true),
         scenario!(rolls::with_room_for_one),
