@@ -21,7 +21,7 @@ use kube::ResourceExt;
 use serde_json::json;
 use std::time::Duration;
 
-/// API servers of a control plane, and of one that rolls twice, as each takes its time to start.
+/// API servers of a control plane, and of one that rolls again and again, as each takes its time to start.
 const SERVERS: usize = 3;
 const FEWER_SERVERS: usize = 2;
 /// Fewer acknowledged writes show little.
@@ -116,11 +116,11 @@ pub(crate) async fn that_roll_back(bed: &mut Bed) -> Result<()> {
     rollout.ends_well(bed).await
 }
 
-/// From three members to five, and back: each time the control plane is told once, with all that there are to be, and
-/// rolls once. Who was there before stays, or is one of those that stay.
+/// From one member to seven, and back: each time the control plane is told once, with all that there are to be, and rolls
+/// once. Who was there before stays, or is one of those that stay.
 pub(crate) async fn that_scales(bed: &mut Bed) -> Result<()> {
-    let mut rollout = Rollout::begin(bed, Manifests::new("stub-scales", "demo")?, FEWER_SERVERS).await?;
-    for size in [5, 3] {
+    let mut rollout = Rollout::begin(bed, Manifests::new("stub-scales", "demo")?.replicas(1), FEWER_SERVERS).await?;
+    for size in [3, 5, 7, 3, 1] {
         rollout.scales_to(bed, size).await.with_context(|| format!("to {size}"))?;
     }
     rollout.ends_well(bed).await
