@@ -116,8 +116,8 @@ pub(crate) async fn that_roll_back(bed: &mut Bed) -> Result<()> {
     rollout.ends_well(bed).await
 }
 
-/// From one member to seven, and back: each time the control plane is told once, with all that there are to be, and rolls
-/// once. Who was there before stays, or is one of those that stay.
+/// From one member to seven, and back: each time the control plane is told once, with all that there are to be, and
+/// rolls once. Who was there before stays, or is one of those that stay.
 pub(crate) async fn that_scales(bed: &mut Bed) -> Result<()> {
     let mut rollout = Rollout::begin(bed, Manifests::new("stub-scales", "demo")?.replicas(1), FEWER_SERVERS).await?;
     for size in [3, 5, 7, 3, 1] {

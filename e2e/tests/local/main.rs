@@ -142,6 +142,9 @@ fn prepare(tools: &Tools, wanted: &[&str]) -> Result<()> {
         "missing::",
         "places::",
         "stale::",
+        "outage::",
+        "corrections::",
+        "shards::",
     ];
     if wanted.iter().any(|name| judged.iter().any(|module| name.starts_with(module))) {
         Judge::ensure().map(drop)
