@@ -4,7 +4,7 @@
 use super::DockerBed;
 use super::volumes::Volumes;
 use crate::bed::ClusterHandle;
-use crate::observer::record::ApiServer;
+use crate::observer::record::{ApiServer, Line};
 use crate::observer::{Observation, Silence};
 use anyhow::Result;
 use std::collections::BTreeSet;
@@ -43,6 +43,14 @@ impl DockerBed {
     /// With the violations that were found; or when there is no whole record.
     pub fn end_observation(&mut self, failed: bool) -> Result<()> {
         self.observed.take().map_or(Ok(()), |observed| observed.observation.end(&self.plane, failed))
+    }
+
+    /// What was observed until now; nothing where nobody observes.
+    ///
+    /// # Errors
+    /// When a part of it did not get into the record's file.
+    pub fn observed_so_far(&self) -> Result<Vec<Line>> {
+        self.observed.as_ref().map_or_else(|| Ok(Vec::new()), |observed| observed.observation.observer().lines())
     }
 
     /// A Kubernetes cluster works: from now on it is asked whether its API server is ready, whichever the load balancer

@@ -12,6 +12,7 @@ use anyhow::{Context, Result, ensure};
 use api::EtcdClusterStatus;
 use api::names::ENDPOINTS_IN_USE_ANNOTATION;
 use e2e::bed::{Bed, Behaviour, ClusterHandle, ControlPlaneStub, Manifests};
+use e2e::faults::FaultyManager;
 use e2e::history::objects::{ObjectLoad, ObjectWriters};
 use e2e::plane::{Mark, users};
 use e2e::tools::Etcd;
@@ -20,7 +21,7 @@ use kube::ResourceExt;
 use serde_json::json;
 use std::time::Duration;
 
-/// API servers of a control plane, and of one that rolls twice, as each takes its time to start.
+/// API servers of a control plane, and of one that rolls again and again, as each takes its time to start.
 const SERVERS: usize = 3;
 const FEWER_SERVERS: usize = 2;
 /// Fewer acknowledged writes show little.
@@ -29,6 +30,11 @@ const WRITES: usize = 100;
 const WAIT: Duration = Duration::from_secs(5);
 /// The longest that nobody's write may be acknowledged: a move of leadership at most.
 const STALL: Duration = Duration::from_millis(1_500);
+/// How long our manager may take to hear of what has happened.
+const HEARD: Duration = Duration::from_secs(2);
+/// What tells it that a control plane has rolled out, and which endpoints are in use since.
+const CONTROL_PLANES: &str = "stubcontrolplanes";
+const ETCDS: &str = "etcdclusters";
 
 /// Another version of etcd: three members become six, each of the three API servers is replaced once, and only then the
 /// old members leave.
@@ -55,6 +61,42 @@ pub(crate) async fn that_stall(bed: &mut Bed) -> Result<()> {
     rollout.ends_well(bed).await
 }
 
+/// Another version, and our manager hears nothing of the control plane from before that is told until some time after
+/// it has rolled out: all that it knows is what it has written, and the counts of before. Nobody leaves. Then it hears
+/// of that, and nothing of the EtcdCluster, which has the record of what is in use.
+pub(crate) async fn that_are_seen_late(bed: &mut Bed) -> Result<()> {
+    bed.kill_manager(0).await?;
+    seen_late(bed).await?;
+    bed.start_manager(0).await
+}
+
+async fn seen_late(bed: &Bed) -> Result<()> {
+    let (namespace, third) = ("stub-seen-late", Etcd::V3_7.version()?);
+    let manager = FaultyManager::start(bed, namespace, Some(namespace), Vec::new()).await?;
+    let mut rollout = Rollout::begin(bed, Manifests::new(namespace, "demo")?, 1).await?;
+    // What it would write over an older state would be refused.
+    tokio::time::sleep(HEARD).await;
+    manager.hold_watch(CONTROL_PLANES);
+    rollout.goes_to(&third).await?;
+    let told = until("other endpoints are published", ROLLOUT, async || {
+        let published = rollout.handle.status().await?.endpoints;
+        Ok((published != rollout.before).then_some(published))
+    })
+    .await?;
+    rollout.stub.until_all_use(&told, PATIENCE).await?;
+    rollout.is_held_up(bed, "it has not reported on them yet", 2).await.context("that it has rolled is not heard")?;
+    manager.hold_watch(ETCDS);
+    let of_the_control_plane = manager.release_watch(CONTROL_PLANES);
+    tokio::time::sleep(WAIT).await;
+    let of_etcd = manager.release_watch(ETCDS);
+    println!("  {namespace}: kept were {of_the_control_plane} and {of_etcd} pieces of the watches");
+    ensure!(of_the_control_plane > 0 && of_etcd > 0, "nothing was kept");
+    rollout.is_carried_out(bed, &third).await?;
+    rollout.ends_well(bed).await?;
+    manager.stop().await?;
+    Ok(())
+}
+
 /// From etcd 3.5 over 3.6 to 3.7. The first of these is taken back while versions are mixed, of which no API server
 /// notices anything; then it is made after all.
 pub(crate) async fn that_roll_back(bed: &mut Bed) -> Result<()> {
@@ -74,11 +116,11 @@ pub(crate) async fn that_roll_back(bed: &mut Bed) -> Result<()> {
     rollout.ends_well(bed).await
 }
 
-/// From three members to five, and back: each time the control plane is told once, with all that there are to be, and
+/// From one member to seven, and back: each time the control plane is told once, with all that there are to be, and
 /// rolls once. Who was there before stays, or is one of those that stay.
 pub(crate) async fn that_scales(bed: &mut Bed) -> Result<()> {
-    let mut rollout = Rollout::begin(bed, Manifests::new("stub-scales", "demo")?, FEWER_SERVERS).await?;
-    for size in [5, 3] {
+    let mut rollout = Rollout::begin(bed, Manifests::new("stub-scales", "demo")?.replicas(1), FEWER_SERVERS).await?;
+    for size in [3, 5, 7, 3, 1] {
         rollout.scales_to(bed, size).await.with_context(|| format!("to {size}"))?;
     }
     rollout.ends_well(bed).await
@@ -147,7 +189,8 @@ impl Rollout {
         self.is_told(bed)
     }
 
-    /// The control plane was told, has got so far, and goes no further: nobody leaves, and both say why.
+    /// The control plane was told, has got so far, as far as our manager knows, and goes no further: nobody leaves, and
+    /// both say why. `servers`: how many API servers were started by now.
     async fn is_held_up(&self, bed: &Bed, how_far: &str, servers: usize) -> Result<()> {
         until(format!("the Cluster says {how_far}"), ROLLOUT, async || {
             let says = self.handle.cluster_condition("ManagedExternalEtcdReady").await?;

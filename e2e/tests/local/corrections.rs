@@ -1,6 +1,7 @@
 //! What a user corrects, and what a user breaks by the way, while a cluster is made.
 
 use crate::bring_up::{PATIENCE, released};
+use crate::load::LowLoad;
 use anyhow::{Context, Result, ensure};
 use api::names;
 use e2e::bed::{Bed, ClusterHandle, Manifests};
@@ -53,8 +54,12 @@ async fn spec(bed: &Bed) -> Result<()> {
 
     bed.machines.clear_faults("corrections", first)?;
     handle.delete("Machine", first).await?;
+    let load = LowLoad::begin_early_if_full(bed, &handle).await?;
     handle.until_ready(PATIENCE).await?;
     released(&handle).await?;
+    if let Some(load) = load {
+        load.judged().await?;
+    }
     for name in handle.etcd_machines().await? {
         let data = handle.secret(&name, "value").await?;
         ensure!(data.contains(CORRECTED), "{name} has been made from the earlier spec:\n{data}");
@@ -69,6 +74,7 @@ async fn label(bed: &Bed) -> Result<()> {
     let handle = ClusterHandle::new(&bed.client(), &manifests);
     handle.until_ready(PATIENCE).await?;
     released(&handle).await?;
+    let load = LowLoad::begin_early_if_full(bed, &handle).await?;
     let secrets: Api<Secret> = Api::namespaced(bed.client(), "corrections");
     let name = names::init_secret(&handle.cluster);
     let mark = bed.plane.mark();
@@ -92,5 +98,9 @@ async fn label(bed: &Bed) -> Result<()> {
         ensure!(status.ready && status.members.len() == 3, "{:?}", status.conditions);
         Ok(Some(()))
     })
-    .await
+    .await?;
+    match load {
+        Some(load) => load.judged().await,
+        None => Ok(()),
+    }
 }

@@ -2,14 +2,17 @@
 
 use crate::bring_up::PATIENCE;
 use crate::departures::only_theirs;
-use crate::ill::{PATIENT, checked};
+use crate::ill::{PATIENT, STALL, checked};
 use crate::shrinks::{alone, are_well, wanted};
 use anyhow::{Result, ensure};
 use e2e::bed::data::{Keys, said};
 use e2e::bed::{Bed, ClusterHandle, Manifests};
+use e2e::history::objects::{ObjectLoad, ObjectWriters};
 use e2e::observer::record::{Answer, Event, Line};
+use e2e::plane::workload::WorkloadApiServer;
 use e2e::until::until;
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 /// With more than this, members join one at a time.
 const LARGE: i64 = 100 << 20;
@@ -22,8 +25,14 @@ const FILL: &str = r#"xargs -P 2 -I {} sh -c '
 /// How many keys there are of these.
 const COUNT: [&str; 6] = ["/opt/bin/etcdctl.sh", "get", "/filler/", "--prefix", "--count-only", "--write-out=fields"];
 
+/// A few requests in a second, through an API server: etcd's judge wants a database that was empty.
+const LOAD: ObjectLoad = ObjectLoad { writers: 2, rest: Duration::from_millis(100) };
+/// Fewer acknowledged writes show little.
+const WRITES: usize = 30;
+
 /// From three members to five: by what the members themselves say ten times a second, there is never more than one
-/// learner. With a small database the two come side by side. In the end all five have everything.
+/// learner. With a small database the two come side by side. In the end all five have everything, and an API server has
+/// lost nothing meanwhile.
 pub(crate) async fn members_join_one_by_one(bed: &mut Bed) -> Result<()> {
     let handle = alone(bed, checked(Manifests::new("large", "demo")?, PATIENT)).await?;
     let old = handle.etcd_machines().await?;
@@ -32,6 +41,9 @@ pub(crate) async fn members_join_one_by_one(bed: &mut Bed) -> Result<()> {
     keys.write(&first, 20).await?;
     said(&first, &["sh", "-c", &format!("seq {VALUES} | {FILL}")]).await?;
     all_are_large(&handle).await?;
+    let server = WorkloadApiServer::start(bed.world(), &handle.staged_etcd_access().await?).await?;
+    bed.observe_api_server(&format!("{}/{}", handle.namespace, handle.cluster), &server);
+    let writers = ObjectWriters::begin(&server.kubeconfig, "kube-system", LOAD).await?;
 
     let begun = bed.observed_so_far()?.len();
     wanted(&handle, 5).await?;
@@ -43,6 +55,11 @@ pub(crate) async fn members_join_one_by_one(bed: &mut Bed) -> Result<()> {
     ensure!(all.len() == 2, "two were to learn, seen were {all:?}");
     let most = learners.iter().map(BTreeSet::len).max().unwrap_or_default();
     ensure!(most == 1, "{most} learned side by side: {learners:?}");
+    let record = writers.end().await?;
+    let figures = record.figures();
+    println!("  {}: {figures}", handle.namespace);
+    record.check()?;
+    ensure!(figures.writes >= WRITES && figures.failed == 0 && figures.longest_stall <= STALL, "{figures}");
 
     all_are_large(&handle).await?;
     let expected = format!("\"Count\" : {VALUES}");

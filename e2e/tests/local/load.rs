@@ -6,6 +6,7 @@ use crate::rolls::nothing_is_lost;
 use anyhow::{Result, ensure};
 use e2e::bed::{Bed, ClusterHandle};
 use e2e::history::{History, Load, MemberData};
+use e2e::scenarios::is_full;
 use e2e::until::until;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -46,6 +47,11 @@ impl LowLoad {
     pub(crate) async fn begin_early(bed: &Bed, handle: &ClusterHandle) -> Result<Self> {
         let what = format!("there is an etcd of {} to write to", handle.etcd);
         until(what, PATIENCE, async || Self::begin_if_possible(bed, handle).await).await
+    }
+
+    /// The same with `E2E_FULL` alone: the core has no time to spare.
+    pub(crate) async fn begin_early_if_full(bed: &Bed, handle: &ClusterHandle) -> Result<Option<Self>> {
+        if is_full() { Self::begin_early(bed, handle).await.map(Some) } else { Ok(None) }
     }
 
     /// Ends it where clients had to wait for long, as without a quorum: nothing that was acknowledged is lost. The logs of

@@ -142,6 +142,9 @@ fn prepare(tools: &Tools, wanted: &[&str]) -> Result<()> {
         "missing::",
         "places::",
         "stale::",
+        "outage::",
+        "corrections::",
+        "shards::",
     ];
     if wanted.iter().any(|name| judged.iter().any(|module| name.starts_with(module))) {
         Judge::ensure().map(drop)
@@ -293,6 +296,7 @@ fn scenarios() -> Vec<Scenario<Lane>> {
         scenario!(rolls::beside_a_control_plane),
         scenario!(control_planes::that_roll).long(true),
         scenario!(control_planes::that_stall).long(true),
+        scenario!(control_planes::that_are_seen_late).long(true),
         scenario!(control_planes::that_roll_back).long(true),
         scenario!(control_planes::that_scales).long(true),
         scenario!(rolls::with_room_for_one),

@@ -3,6 +3,7 @@
 use crate::boots::look_again;
 use crate::bring_up::{PATIENCE, released};
 use crate::kills::made_once;
+use crate::load::LowLoad;
 use anyhow::{Result, bail, ensure};
 use e2e::bed::{Bed, ClusterHandle, Manifests};
 use e2e::until::until;
@@ -12,8 +13,8 @@ use std::time::Duration;
 /// How long it is away.
 const AWAY: Duration = Duration::from_secs(20);
 
-/// With one member up and the second on its way, the API server is gone for 20 seconds. etcd does not notice; afterwards
-/// the bring-up goes on, and makes nothing twice.
+/// With one member up and the second on its way, the API server is gone for 20 seconds. Neither etcd nor its clients
+/// notice; afterwards the bring-up goes on, and makes nothing twice.
 pub(crate) async fn api_server_away(bed: &mut Bed) -> Result<()> {
     let client = bed.client();
     ClusterHandle::make_namespace(&client, "outage").await?;
@@ -29,6 +30,7 @@ pub(crate) async fn api_server_away(bed: &mut Bed) -> Result<()> {
     let first = handle.member_names(1);
     let etcd = handle.membership(&bed.machines, &first).await?;
     let process = bed.machines.get("outage", &first[0])?.first_process();
+    let load = LowLoad::begin_early_if_full(bed, &handle).await?;
 
     bed.plane.stop_apiserver().await?;
     tokio::time::sleep(AWAY).await;
@@ -49,6 +51,9 @@ pub(crate) async fn api_server_away(bed: &mut Bed) -> Result<()> {
     made_once(bed, "outage", before)?;
     let same = bed.machines.get("outage", &first[0])?.first_process() == process;
     ensure!(same, "machine {} was started again", first[0]);
+    if let Some(load) = load {
+        load.judged().await?;
+    }
     // Members that were never unwell are not said to have been.
     let alarms: Vec<String> = handle.warnings(3).await?.into_iter().filter(|line| line.contains("Unhealthy")).collect();
     if !alarms.is_empty() {

@@ -55,13 +55,7 @@ pub(crate) async fn of_members_that_die(bed: &mut Bed) -> Result<()> {
         ensure!(last.machine == doomed.machine && last.retry_count == 0, "written down is {last:?}");
         only_theirs(bed, &handle, &machines).await?;
         in_order(bed, &handle, &doomed.machine, mark)?;
-        let endpoints = handle.status().await?.endpoints;
-        until("the control plane is told", PATIENCE, async || {
-            let published = handle.control_plane_endpoints().await?.join(",");
-            ensure!(published == endpoints, "it has {published}");
-            Ok(Some(()))
-        })
-        .await?;
+        let endpoints = is_told(&handle).await?;
         writers.endpoints(endpoints.split(',').map(str::to_owned).collect());
     }
     let machines = handle.etcd_machines().await?;
@@ -171,8 +165,9 @@ pub(crate) async fn by_one_that_boots_slowly(bed: &mut Bed) -> Result<()> {
     load.judged().await
 }
 
-/// At the writes of a replacement our manager is killed before them, killed after them, or loses the answer: a sample, or with
-/// `E2E_EVERY_PLACE` set all of them. Each time one member is replaced by one.
+/// At the writes of a replacement our manager is killed before them, killed after them, or loses the answer: a sample,
+/// or with `E2E_EVERY_PLACE` set all of them. Each time one member is replaced by one, and the control plane, by whose
+/// record the endpoints are in use, is told of it.
 pub(crate) async fn survives_kills(bed: &mut Bed) -> Result<()> {
     bed.kill_manager(0).await?;
     let counted = tell(bed, "repair-counted", None).await.context("without a fault")?.writes;
@@ -188,10 +183,11 @@ async fn tell(bed: &Bed, namespace: &str, place: Option<Place>) -> Result<Told> 
     let client = bed.client();
     ClusterHandle::make_namespace(&client, namespace).await?;
     let manager = FaultyManager::start(bed, namespace, Some(namespace), Vec::new()).await?;
-    let manifests = manifests(namespace, 3)?.without_control_plane();
+    let manifests = manifests(namespace, 3)?;
     let handle = ClusterHandle::new(&client, &manifests);
     manifests.apply(&client).await?;
     handle.until_ready(BESIDE_OTHERS).await?;
+    released(&handle).await?;
     let load = LowLoad::begin(bed, &handle).await?;
     let up = strikes(&manager, place.as_ref());
     let doomed = handle.member_names(3)[2].clone();
@@ -199,12 +195,25 @@ async fn tell(bed: &Bed, namespace: &str, place: Option<Place>) -> Result<Told> 
     let machines = replaced(bed, &handle, &doomed).await?;
     only_theirs(bed, &handle, &machines).await?;
     ensure!(machines.len() == 3, "the Machines are {machines:?}");
+    is_told(&handle).await?;
     load.judged().await?;
     let told = Told::until_now(&manager, up);
     handle.delete("Cluster", &handle.cluster).await?;
     crate::deletion::all_is_gone(bed, &handle).await.context("the deletion")?;
     manager.stop().await?;
     Ok(told)
+}
+
+/// Waits until the control plane has the endpoints that are published. Gives these.
+async fn is_told(handle: &ClusterHandle) -> Result<String> {
+    let endpoints = handle.status().await?.endpoints;
+    until("the control plane is told", PATIENCE, async || {
+        let published = handle.control_plane_endpoints().await?.join(",");
+        ensure!(published == endpoints, "it has {published}");
+        Ok(Some(()))
+    })
+    .await?;
+    Ok(endpoints)
 }
 
 /// By the API server's own account: a replacement was made and got its bootstrap data before the Machine was deleted, which was

@@ -2,6 +2,7 @@
 //! user of its own, so that the API server's audit log tells who did what.
 
 use crate::bring_up::{PATIENCE, released};
+use crate::load::LowLoad;
 use anyhow::{Result, ensure};
 use api::names::WATCH_FILTER_LABEL;
 use e2e::bed::{Bed, ClusterHandle, Manifests};
@@ -118,7 +119,8 @@ async fn shared(bed: &mut Bed, shards: &[Shard; 2], nobodys: Manifests) -> Resul
     result
 }
 
-/// Both clusters come up. Then one manager is away while both are to grow: its cluster waits, and the other one does not.
+/// Both clusters come up, and are in use. Then one manager is away while both are to grow: its cluster waits, and the
+/// other one does not.
 async fn lived(bed: &mut Bed, shards: &[Shard; 2], nobodys: &Manifests) -> Result<()> {
     let (client, mark) = (bed.client(), bed.plane.mark());
     for (index, shard) in shards.iter().enumerate() {
@@ -129,6 +131,10 @@ async fn lived(bed: &mut Bed, shards: &[Shard; 2], nobodys: &Manifests) -> Resul
     }
     try_join_all(shards.iter().map(|shard| shard.handle.until_ready(PATIENCE))).await?;
     try_join_all(shards.iter().map(|shard| released(&shard.handle))).await?;
+    let mut loads = Vec::new();
+    for shard in shards {
+        loads.push(LowLoad::begin(bed, &shard.handle).await?);
+    }
 
     let [orphaned, other] = shards;
     bed.kill_manager(0).await?;
@@ -140,6 +146,7 @@ async fn lived(bed: &mut Bed, shards: &[Shard; 2], nobodys: &Manifests) -> Resul
     ensure!(machines.len() == 1, "somebody has made Machines of {}: {machines:?}", orphaned.handle.etcd);
     bed.start_manager_as(0, orphaned.user, &[&orphaned.flag]).await?;
     orphaned.until_it_has(3).await?;
+    try_join_all(loads.into_iter().map(LowLoad::judged)).await?;
 
     let requests = bed.plane.requests_since(mark)?;
     for shard in shards {

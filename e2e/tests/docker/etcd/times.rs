@@ -1,10 +1,16 @@
-//! Where the time of a bring-up goes, member by member: by the API server's account, and by the machines' own.
+//! Where the time of a bring-up goes, member by member: by the API server's account, by the machines' own, and by what
+//! etcd told the observer.
 
-use anyhow::{Context, Result};
-use api::names;
+use anyhow::{Context, Result, ensure};
 use e2e::bed::ClusterHandle;
 use e2e::docker::DockerBed;
+use e2e::observer::record::{Answer, Event, Line};
 use e2e::plane::{Mark, Requests};
+use e2e::until::until;
+use std::time::Duration;
+
+/// How long the observer, which looks ten times a second, may be behind.
+const BEHIND: Duration = Duration::from_secs(10);
 
 /// What a machine is asked: its clock in two forms, when systemd began, when it was up, when the bootstrap began to run
 /// commands, and when etcdadm was done.
@@ -24,6 +30,8 @@ const STEPS: [&str; 8] = [
     "etcdadm is done",
     "seen as a voter",
 ];
+/// Which of them is the beginning of the container.
+const BEGINS: usize = 3;
 
 /// Prints a table: for each step and member, the seconds since `mark`, when everything was applied.
 pub(super) async fn print(bed: &DockerBed, handle: &ClusterHandle, mark: Mark) -> Result<()> {
@@ -31,10 +39,16 @@ pub(super) async fn print(bed: &DockerBed, handle: &ClusterHandle, mark: Mark) -
     let begun = requests.iter().next().context("nothing was written")?.received.as_duration().as_secs_f64();
     let members = handle.member_names(3);
     let mut columns = Vec::new();
-    for (index, name) in members.iter().enumerate() {
-        let mut times = by_the_api_server(&requests, handle, index, name);
+    for name in &members {
+        let mut times = by_the_api_server(&requests, name);
         let own = bed.exec(name, &["sh", "-c", ASK]).await?;
-        times.splice(3..3, by_the_machine(&own).with_context(|| format!("what {name} says: {own}"))?);
+        times.extend(by_the_machine(&own).with_context(|| format!("what {name} says: {own}"))?);
+        let votes = until(format!("the observer has seen {name} vote"), BEHIND, async || {
+            Ok(votes_since(&bed.observed_so_far()?, handle, name))
+        })
+        .await?;
+        ensure!(votes > times[BEGINS], "{name} votes before its container begins: {votes}, after {times:?}");
+        times.push(votes);
         columns.push(times);
     }
     println!("Seconds from the apply    {}", members.iter().map(|name| format!("{name:>14}")).collect::<String>());
@@ -45,22 +59,30 @@ pub(super) async fn print(bed: &DockerBed, handle: &ClusterHandle, mark: Mark) -
     Ok(())
 }
 
-/// Machine, bootstrap Secret, reference to it, and the writes of the init Secret: one when the first is a voter, then two
-/// for each member, the second of them when it is a voter.
-fn by_the_api_server(requests: &Requests, handle: &ClusterHandle, index: usize, name: &str) -> Vec<f64> {
-    let first = |verb: &str, resource: &str, name: &str, after: f64, nth: usize| {
-        let found = requests.iter().filter(|r| (verb.is_empty() || r.verb == verb) && r.resource == resource);
+/// Machine, bootstrap Secret, and the reference to it.
+fn by_the_api_server(requests: &Requests, name: &str) -> Vec<f64> {
+    let first = |verb: &str, resource: &str, after: f64| {
+        let found = requests.iter().filter(|r| r.verb == verb && r.resource == resource);
         let found = found.filter(|r| r.subresource.is_empty() && r.name == name);
-        let times = found.map(|r| r.received.as_duration().as_secs_f64());
-        times.filter(|time| *time > after).nth(nth).unwrap_or(f64::NAN)
+        let mut times = found.map(|r| r.received.as_duration().as_secs_f64());
+        times.find(|time| *time > after).unwrap_or(f64::NAN)
     };
-    let data = first("create", "secrets", name, 0.0, 0);
-    vec![
-        first("create", "machines", name, 0.0, 0),
-        data,
-        first("patch", "machines", name, data, 0),
-        first("", "secrets", &names::init_secret(&handle.cluster), 0.0, 2 * index),
-    ]
+    let data = first("create", "secrets", 0.0);
+    vec![first("create", "machines", 0.0), data, first("patch", "machines", data)]
+}
+
+/// Since when the member of this Machine votes, by what one of the members has said first. What is written down of it
+/// says no more: the last two come side by side, and may be written down at once.
+fn votes_since(lines: &[Line], handle: &ClusterHandle, name: &str) -> Option<f64> {
+    let etcd = format!("{}/{}", handle.namespace, handle.etcd);
+    let says_so = |line: &&Line| match &line.event {
+        Event::Member(member) if member.etcd == etcd => match &member.answer {
+            Answer::Status(status) => status.list.iter().any(|listed| listed.name == name && !listed.learner),
+            Answer::Silent(_) => false,
+        },
+        _ => false,
+    };
+    lines.iter().find(says_so).map(|line| line.at.as_duration().as_secs_f64())
 }
 
 fn by_the_machine(answer: &str) -> Option<Vec<f64>> {
