@@ -1,5 +1,6 @@
 //! What is kept of a bed in which a scenario has failed, beside the logs of its processes: every object, what the API
-//! server was asked during the scenario, and what its machines have said. All the rest goes with the world.
+//! server was asked during the scenario, and what its machines have said. Of a plane alone it is the first two. All the
+//! rest goes with the world.
 
 mod machines;
 mod objects;

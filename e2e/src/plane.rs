@@ -32,6 +32,7 @@ use ports::Ports;
 use users::Users;
 
 use crate::apply::api_for;
+use crate::evidence::Evidence;
 use crate::process::Process;
 use crate::until::until;
 use crate::world::World;
@@ -224,6 +225,16 @@ impl Plane {
     /// When the log cannot be read, or the file not be written.
     pub(crate) fn keep_requests_since(&self, mark: Mark, to: &Path) -> Result<()> {
         mark.copy_rest(&self.audit_log, to)
+    }
+
+    /// Keeps in a directory what would go with the plane: every object, and the requests since `since`.
+    ///
+    /// # Errors
+    /// With what could not be kept; the rest is.
+    pub async fn keep_evidence(&self, since: Mark, directory: &Path) -> Result<()> {
+        let mut evidence = Evidence::default();
+        evidence.of_plane(self, since, directory).await;
+        evidence.end()
     }
 
     /// Applies CRDs and waits until they are served. Garbage collection is started again, because it looks for new

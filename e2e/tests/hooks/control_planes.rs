@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
+use e2e::apply::apply_object;
+use e2e::plane::users::ADMIN;
 use e2e::until::until;
-use e2e::world::World;
-use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::{Client, Config};
+use kube::Config;
 use serde_json::{Value, json};
 
 use crate::stage::{HOOKS, PLACEHOLDER, SOON, Stage, without_endpoint};
@@ -53,12 +53,10 @@ pub(crate) fn with_control_plane(kind: &str) -> impl Fn(&mut Value) {
     }
 }
 
-pub(crate) async fn any_kind(world: World) -> Result<()> {
-    let mut stage = Stage::start(&world).await?;
-    plain(&mut stage).await?;
-    corrected(&mut stage).await?;
-    forbidden(&mut stage).await?;
-    stage.plane.stop().await
+pub(crate) async fn any_kind(stage: &mut Stage) -> Result<()> {
+    plain(stage).await?;
+    corrected(stage).await?;
+    forbidden(stage).await
 }
 
 /// Only a path is announced: what is kubeadm's alone is not asked for, and no condition is written.
@@ -155,8 +153,8 @@ async fn forbidden(stage: &mut Stage) -> Result<()> {
     stage.plane.apply_crds(&[control_plane_crd(kind, "v1beta2", &announces)]).await?;
     allow(stage, &["otheretcds"]).await?;
     stage.kill_hook(0);
-    let client = as_limited(stage).await?;
-    stage.start_hook_with(0, client);
+    let limited = as_limited(stage).await?;
+    stage.start_hook_with(0, limited)?;
     for cluster in ["forbidden", "deleted"] {
         stage.apply_cluster(cluster, with_control_plane(kind)).await?;
         stage.provide_etcd(cluster, "https://10.0.0.1:2379").await?;
@@ -186,21 +184,21 @@ async fn allow(stage: &Stage, resources: &[&str]) -> Result<()> {
     let rule = |groups: Value, resources: Value| json!({"apiGroups": groups, "resources": resources, "verbs": ["*"]});
     let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": LIMITED},
         "rules": [rule(json!(groups), json!(["*"])), rule(json!(["example.org"]), json!(of_example))]});
-    stage.apply(role).await?;
     let group = "rbac.authorization.k8s.io";
-    stage
-        .apply(json!({"apiVersion": format!("{group}/v1"), "kind": "ClusterRoleBinding", "metadata": {"name": LIMITED},
-            "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": LIMITED},
-            "subjects": [{"apiGroup": group, "kind": "User", "name": LIMITED}]}))
-        .await
+    let binding = json!({"apiVersion": format!("{group}/v1"), "kind": "ClusterRoleBinding", "metadata": {"name": LIMITED},
+        "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": LIMITED},
+        "subjects": [{"apiGroup": group, "kind": "User", "name": LIMITED}]});
+    for document in [role, binding] {
+        apply_object(&stage.plane.client(), &document).await?;
+    }
+    Ok(())
 }
 
-/// A client that has no other permissions than [`allow`] gives.
-async fn as_limited(stage: &Stage) -> Result<Client> {
-    let kubeconfig = Kubeconfig::read_from(stage.plane.kubeconfig()?)?;
-    let mut config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
+/// What a client is made of that has no other permissions than [`allow`] gives.
+async fn as_limited(stage: &Stage) -> Result<Config> {
+    let mut config = stage.config_of(ADMIN).await?;
     config.auth_info.impersonate = Some(LIMITED.to_owned());
-    Ok(Client::try_from(config)?)
+    Ok(config)
 }
 
 async fn says_in_time(stage: &Stage, prefix: &str, parts: &[&str]) -> Result<()> {

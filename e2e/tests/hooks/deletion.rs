@@ -1,6 +1,5 @@
 use anyhow::{Context, Result, ensure};
 use e2e::until::until;
-use e2e::world::World;
 use kube::ResourceExt;
 use kube::api::{ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
@@ -10,8 +9,7 @@ use crate::stage::{PLACEHOLDER, SOON, Stage};
 /// A finalizer that keeps a Machine until the scenario lets it go.
 const HOLD: &str = "example.org/hold";
 
-pub(crate) async fn workers_first(world: World) -> Result<()> {
-    let stage = Stage::start(&world).await?;
+pub(crate) async fn workers_first(stage: &mut Stage) -> Result<()> {
     stage.apply_cluster("demo", |_| ()).await?;
     stage.apply_etcd("demo").await?;
     stage.make_secret("demo", "etcd", true, "ca").await?;
@@ -36,16 +34,15 @@ pub(crate) async fn workers_first(world: World) -> Result<()> {
             "False WaitingForWorkersDeletion etcd is deleted after the workers; left are Machine demo-worker-0",
         )
         .await?;
-    ensure!(!is_deleting(&stage, "OtherEtcd", "demo-etcd").await?, "etcd goes before the workers");
-    let_go(&stage, "demo-worker-0").await?;
-    let_go(&stage, "demo-etcd-0").await?;
+    ensure!(!is_deleting(stage, "OtherEtcd", "demo-etcd").await?, "etcd goes before the workers");
+    let_go(stage, "demo-worker-0").await?;
+    let_go(stage, "demo-etcd-0").await?;
     stage.until_gone("demo").await?;
     ensure!(stage.secret("demo-apiserver-etcd-client", "tls.crt").await?.is_none(), "the client Secret is left");
-    stage.plane.stop().await
+    Ok(())
 }
 
-pub(crate) async fn every_state(world: World) -> Result<()> {
-    let mut stage = Stage::start(&world).await?;
+pub(crate) async fn every_state(stage: &mut Stage) -> Result<()> {
     // Etcd not ready, the control plane paused by us.
     stage.apply_cluster("waiting", |_| ()).await?;
     stage.apply_etcd("waiting").await?;
@@ -75,7 +72,7 @@ pub(crate) async fn every_state(world: World) -> Result<()> {
     stage.apply_cluster("left", |_| ()).await?;
     stage.until_says("left", "False EtcdNotFound").await?;
     stage.apply(member("left", "left-etcd-0")).await?;
-    until_adopted(&stage, "left-etcd-0").await?;
+    until_adopted(stage, "left-etcd-0").await?;
     stage.delete("Cluster", "left").await?;
     stage.until_gone("left").await?;
 
@@ -87,7 +84,7 @@ pub(crate) async fn every_state(world: World) -> Result<()> {
     })
     .await?;
     stage.apply(member("unnamed", "unnamed-etcd-0")).await?;
-    until_adopted(&stage, "unnamed-etcd-0").await?;
+    until_adopted(stage, "unnamed-etcd-0").await?;
     stage.delete("Cluster", "unnamed").await?;
     stage.until_gone("unnamed").await?;
 
@@ -110,9 +107,9 @@ pub(crate) async fn every_state(world: World) -> Result<()> {
     for (kind, etcd) in
         [("EtcdCluster", "parted-first"), ("OtherEtcd", "parted-second"), ("EtcdCluster", "parted-third")]
     {
-        claimed(&stage, "parted", kind, etcd).await?;
+        claimed(stage, "parted", kind, etcd).await?;
     }
-    owned_twice(&stage, "parted").await?;
+    owned_twice(stage, "parted").await?;
     stage.change("Cluster", "parted", named(&Value::Null)).await?;
     until("the Cluster no longer says anything of an etcd", SOON, async || {
         Ok(stage.says("parted").await?.is_none().then_some(()))
@@ -123,8 +120,8 @@ pub(crate) async fn every_state(world: World) -> Result<()> {
 
     // Some that it no longer names, while it names another: that one goes first.
     stage.apply_cluster("switched", |_| ()).await?;
-    claimed(&stage, "switched", "OtherEtcd", "switched-first").await?;
-    claimed(&stage, "switched", "EtcdCluster", "switched-second").await?;
+    claimed(stage, "switched", "OtherEtcd", "switched-first").await?;
+    claimed(stage, "switched", "EtcdCluster", "switched-second").await?;
     stage.change("Cluster", "switched", named(&json!("OtherEtcd.example.org/switched-etcd"))).await?;
     stage.apply_etcd("switched").await?;
     stage.until_says("switched", "False WaitingForEtcd OtherEtcd switched-etcd").await?;
@@ -147,14 +144,13 @@ pub(crate) async fn every_state(world: World) -> Result<()> {
     stage.kill_hook(0);
     stage.delete("Cluster", "away").await?;
     stage.start_hook(0).await?;
-    stage.until_gone("away").await?;
-    stage.plane.stop().await
+    stage.until_gone("away").await
 }
 
 fn machine(name: &str, owners: &[Value]) -> Value {
     json!({
         "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Machine",
-        "metadata": {"name": name, "namespace": "default", "finalizers": [HOLD], "ownerReferences": owners,
+        "metadata": {"name": name, "finalizers": [HOLD], "ownerReferences": owners,
             "labels": {"cluster.x-k8s.io/cluster-name": "demo"}},
         "spec": {"clusterName": "demo", "version": "v1.36.3", "bootstrap": {"dataSecretName": "none"},
             "infrastructureRef": {"apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "LocalMachine", "name": name}},
@@ -207,10 +203,7 @@ async fn claimed(stage: &Stage, cluster: &str, kind: &str, name: &str) -> Result
     let template = json!({"apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "LocalMachineTemplate", "name": name});
     let spec = json!({"replicas": 1, "infrastructureTemplate": template});
     stage.change("Cluster", cluster, named(&json!(format!("{kind}.{group}/{name}")))).await?;
-    stage
-        .apply(json!({"apiVersion": api_version, "kind": kind,
-            "metadata": {"name": name, "namespace": "default"}, "spec": spec}))
-        .await?;
+    stage.apply(json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": name}, "spec": spec})).await?;
     let owned = until(format!("{kind} {name} is claimed"), SOON, async || {
         let etcd = stage.api(kind).get(name).await?;
         Ok(etcd.owner_references().iter().any(|owner| owner.kind == "Cluster").then_some(etcd))

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use e2e::until::until;
-use e2e::world::World;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::Api;
 use kube::api::{DynamicObject, Patch, PatchParams};
@@ -13,12 +12,10 @@ use serde_json::{Value, json};
 
 use crate::stage::{HOOKS, PLACEHOLDER, SOON, Stage, crd};
 
-pub(crate) async fn served(world: World) -> Result<()> {
-    let mut stage = Stage::start(&world).await?;
-    add_the_field(&stage).await?;
-    of_our_contract(&stage).await?;
-    of_another(&mut stage).await?;
-    stage.plane.stop().await
+pub(crate) async fn served(stage: &mut Stage) -> Result<()> {
+    add_the_field(stage).await?;
+    of_our_contract(stage).await?;
+    of_another(stage).await
 }
 
 /// The field is as good as the annotation, and the status of the proposal is kept.

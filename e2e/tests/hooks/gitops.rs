@@ -5,7 +5,6 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use e2e::apply::apply;
 use e2e::until::until;
-use e2e::world::World;
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
@@ -47,13 +46,11 @@ spec:
   policyName: strips-pauses
 ";
 
-pub(crate) async fn restores(world: World) -> Result<()> {
-    let mut stage = Stage::start(&world).await?;
-    without_the_rule(&stage).await?;
-    while_the_hook_is_away(&mut stage).await?;
-    with_the_rule(&stage).await?;
-    pause_is_stripped(&stage).await?;
-    stage.plane.stop().await
+pub(crate) async fn restores(stage: &mut Stage) -> Result<()> {
+    without_the_rule(stage).await?;
+    while_the_hook_is_away(stage).await?;
+    with_the_rule(stage).await?;
+    pause_is_stripped(stage).await
 }
 
 async fn with_the_rule(stage: &Stage) -> Result<()> {

@@ -3,7 +3,6 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use controller_support::external::secret_text;
 use e2e::until::until;
-use e2e::world::World;
 use kube::ResourceExt;
 use kube::api::{ListParams, Patch, PatchParams};
 use serde_json::json;
@@ -13,8 +12,7 @@ use crate::stage::{HOOKS, PLACEHOLDER, SOON, Stage, crd};
 const ONE: &str = "https://10.0.0.1:2379";
 const TWO: &str = "https://10.0.0.2:2379";
 
-pub(crate) async fn hands_over(world: World) -> Result<()> {
-    let stage = Stage::start(&world).await?;
+pub(crate) async fn hands_over(stage: &mut Stage) -> Result<()> {
     // What it costs to start is not what a cluster costs: the first one pays for the watches.
     stage.apply_cluster("first", |_| ()).await?;
     stage.apply_etcd("first").await?;
@@ -70,12 +68,10 @@ pub(crate) async fn hands_over(world: World) -> Result<()> {
     })
     .await?;
     stage.until_says("demo", "True ControlPlaneRollingOut KubeadmControlPlane demo-cp replaces its machines (").await?;
-    stage.until_in_use("demo", &[&[ONE, TWO], &[TWO]]).await?;
-    stage.plane.stop().await
+    stage.until_in_use("demo", &[&[ONE, TWO], &[TWO]]).await
 }
 
-pub(crate) async fn killed_all_the_time(world: World) -> Result<()> {
-    let mut stage = Stage::start(&world).await?;
+pub(crate) async fn killed_all_the_time(stage: &mut Stage) -> Result<()> {
     for life in 0..12_u64 {
         let name = format!("life-{life}");
         stage.kill_hook(0);
@@ -100,11 +96,10 @@ pub(crate) async fn killed_all_the_time(world: World) -> Result<()> {
         stage.until_says(&name, "True Ready").await?;
         stage.until_control_plane(&name, false, &[ONE]).await?;
     }
-    stage.plane.stop().await
+    Ok(())
 }
 
-pub(crate) async fn publishes_itself(world: World) -> Result<()> {
-    let mut stage = Stage::start(&world).await?;
+pub(crate) async fn publishes_itself(stage: &mut Stage) -> Result<()> {
     stage.start_hook(1).await?;
     stage.apply_etcd("demo").await?;
     stage.apply_cluster("demo", |_| ()).await?;
@@ -119,11 +114,10 @@ pub(crate) async fn publishes_itself(world: World) -> Result<()> {
     until("there is a Machine", SOON, async || Ok((stage.control_plane_machines("demo").await? > 0).then_some(())))
         .await?;
     ensure!(stage.secret("demo-apiserver-etcd-client", "tls.key").await?.as_deref() == Some("theirs"));
-    stage.plane.stop().await
+    Ok(())
 }
 
-pub(crate) async fn says_what_is_wrong(world: World) -> Result<()> {
-    let mut stage = Stage::start(&world).await?;
+pub(crate) async fn says_what_is_wrong(stage: &mut Stage) -> Result<()> {
     let names_etcd = |kind_and_name: &'static str| {
         move |document: &mut serde_json::Value| {
             if document["kind"] == "Cluster" {
@@ -165,8 +159,7 @@ pub(crate) async fn says_what_is_wrong(world: World) -> Result<()> {
     stage.until_says("late", "False EtcdNotFound").await?;
     stage
         .apply(json!({"apiVersion": "example.org/v1", "kind": "LateEtcd",
-            "metadata": {"name": "late-etcd", "namespace": "default"}, "spec": {}}))
+            "metadata": {"name": "late-etcd"}, "spec": {}}))
         .await?;
-    stage.until_says("late", "False WaitingForEtcd").await?;
-    stage.plane.stop().await
+    stage.until_says("late", "False WaitingForEtcd").await
 }

@@ -3,7 +3,6 @@
 use anyhow::{Context, Result, ensure};
 use e2e::plane::Mark;
 use e2e::until::until;
-use e2e::world::World;
 use kube::ResourceExt;
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
@@ -15,8 +14,7 @@ const KCP: &str = "KubeadmControlPlane";
 const TYPE: &str = "EtcdClusterHealthy";
 const COMPONENTS: &str = "ControlPlaneComponentsHealthy";
 
-pub(crate) async fn tells(world: World) -> Result<()> {
-    let stage = Stage::start(&world).await?;
+pub(crate) async fn tells(stage: &mut Stage) -> Result<()> {
     stage.apply_cluster("demo", |_| ()).await?;
     stage.until_control_plane("demo", true, &[PLACEHOLDER]).await?;
     // Held back, it says nothing itself.
@@ -32,17 +30,17 @@ pub(crate) async fn tells(world: World) -> Result<()> {
     let waits = "Unknown InspectionFailed Waiting for Cluster control plane to be initialized";
     stage.until_tells(KCP, "demo-cp", TYPE, waits).await?;
     let mark = stage.plane.mark();
-    reconciles(&stage).await?;
+    reconciles(stage).await?;
     stage.until_tells(KCP, "demo-cp", TYPE, waits).await?;
-    quiet(&stage, mark)?;
+    quiet(stage, mark)?;
 
     // Initialized, it leaves the condition alone, as it was.
-    initialize(&stage).await?;
+    initialize(stage).await?;
     stage.until_tells(KCP, "demo-cp", TYPE, "True Ready").await?;
     let mark = stage.plane.mark();
-    reconciles(&stage).await?;
+    reconciles(stage).await?;
     stage.until_tells(KCP, "demo-cp", TYPE, "True Ready").await?;
-    quiet(&stage, mark)?;
+    quiet(stage, mark)?;
     stage.report("demo", false, ONE, "a member is away").await?;
     let waits = "False WaitingForEtcd OtherEtcd demo-etcd is not ready: ScalingUp: a member is away";
     stage.until_tells(KCP, "demo-cp", TYPE, waits).await?;
@@ -55,8 +53,7 @@ pub(crate) async fn tells(world: World) -> Result<()> {
         ensure!(cluster.is_none() && control_plane.is_none(), "{cluster:?} {control_plane:?}");
         Ok(Some(()))
     })
-    .await?;
-    stage.plane.stop().await
+    .await
 }
 
 /// Has the control plane reconciled a few times, as the conditions show that it writes itself.

@@ -7,29 +7,52 @@ mod forks;
 mod gitops;
 mod handover;
 mod health;
+mod hook;
+mod lane;
 mod preconditions;
 mod rollout;
 mod stage;
 mod upgrades;
 
+use anyhow::Result;
 use e2e::scenarios::{Scenario, run};
+use futures::future::LocalBoxFuture;
+use lane::{Lane, On};
+use stage::Stage;
 use std::process::ExitCode;
 
+/// A scenario, the plane that it runs on, and its steps.
+macro_rules! scenario {
+    ($name:literal, $on:ident, $module:ident :: $function:ident) => {{
+        fn steps(stage: &mut Stage) -> LocalBoxFuture<'_, Result<()>> {
+            Box::pin($module::$function(stage))
+        }
+        Scenario::new($name, |lane: &mut Lane| lane.run($name, On::$on, steps))
+    }};
+}
+
 fn main() -> ExitCode {
+    // Those that share a plane come first, so that each lane starts one for them. The longest come first of both.
     let scenarios = vec![
-        Scenario::of_a_world("hooks_hand_etcd_over_and_follow_it", handover::hands_over).alone(true),
-        Scenario::of_a_world("hooks_are_killed_all_the_time", handover::killed_all_the_time),
-        Scenario::of_a_world("hooks_serve_a_provider_that_publishes_itself_two_at_once", handover::publishes_itself),
-        Scenario::of_a_world("hooks_say_what_has_to_be_corrected", handover::says_what_is_wrong),
-        Scenario::of_a_world("hooks_hold_what_kubeadm_would_refuse", preconditions::hold),
-        Scenario::of_a_world("hooks_tell_kubeadm_control_planes_how_etcd_is", health::tells),
-        Scenario::of_a_world("hooks_tell_etcd_which_endpoints_are_in_use", rollout::in_use),
-        Scenario::of_a_world("hooks_serve_any_control_plane_whose_crd_says_how", control_planes::any_kind),
-        Scenario::of_a_world("hooks_serve_forks_that_have_the_field", forks::served),
-        Scenario::of_a_world("hooks_follow_upgrades_of_other_providers", upgrades::followed),
-        Scenario::of_a_world("hooks_and_a_gitops_loop_do_not_fight", gitops::restores),
-        Scenario::of_a_world("hooks_delete_etcd_after_the_workers", deletion::workers_first),
-        Scenario::of_a_world("hooks_let_a_deletion_finish_in_every_state", deletion::every_state),
+        scenario!("hooks_let_a_deletion_finish_in_every_state", Shared, deletion::every_state),
+        scenario!("hooks_hold_what_kubeadm_would_refuse", Shared, preconditions::hold),
+        scenario!("hooks_tell_kubeadm_control_planes_how_etcd_is", Shared, health::tells),
+        scenario!("hooks_tell_etcd_which_endpoints_are_in_use", Shared, rollout::in_use),
+        scenario!("hooks_delete_etcd_after_the_workers", Shared, deletion::workers_first),
+        scenario!("hooks_serve_a_provider_that_publishes_itself_two_at_once", Shared, handover::publishes_itself),
+        scenario!("hooks_say_what_has_to_be_corrected", Shared, handover::says_what_is_wrong),
+        // Admission policies, for everybody.
+        scenario!("hooks_and_a_gitops_loop_do_not_fight", Own, gitops::restores),
+        // CRDs that change, and permissions for all of the scenarios' kinds.
+        scenario!("hooks_serve_any_control_plane_whose_crd_says_how", Own, control_planes::any_kind),
+        // Dozens of hooks that end anywhere, and more Clusters to take away than a plane takes to start.
+        scenario!("hooks_are_killed_all_the_time", Own, handover::killed_all_the_time),
+        // Versions that are no longer served.
+        scenario!("hooks_follow_upgrades_of_other_providers", Own, upgrades::followed),
+        // Another CRD of Clusters.
+        scenario!("hooks_serve_forks_that_have_the_field", Own, forks::served),
+        // Requests of a whole handover are counted: nothing else may have happened there.
+        scenario!("hooks_hand_etcd_over_and_follow_it", Own, handover::hands_over).alone(true),
     ];
-    run(scenarios, Ok)
+    run(scenarios, Lane::new)
 }

@@ -1,7 +1,6 @@
 //! What kubeadm asks of a control plane, told before the first machine and corrected by a person.
 
 use anyhow::{Result, ensure};
-use e2e::world::World;
 use kube::api::DeleteParams;
 use serde_json::{Value, json};
 
@@ -10,13 +9,11 @@ use crate::stage::{SOON, Stage, without_endpoint};
 const ONE: &str = "https://10.0.0.1:2379";
 const EXTERNAL: &str = "spec.kubeadmConfigSpec.clusterConfiguration.etcd.external";
 
-pub(crate) async fn hold(world: World) -> Result<()> {
-    let stage = Stage::start(&world).await?;
-    paths(&stage).await?;
-    endpoint(&stage).await?;
-    certificates(&stage).await?;
-    endpoints_of_etcd(&stage).await?;
-    stage.plane.stop().await
+pub(crate) async fn hold(stage: &mut Stage) -> Result<()> {
+    paths(stage).await?;
+    endpoint(stage).await?;
+    certificates(stage).await?;
+    endpoints_of_etcd(stage).await
 }
 
 /// A place for certificates that cannot work is told at once, and not only when etcd is ready.
@@ -63,7 +60,7 @@ async fn endpoint(stage: &Stage) -> Result<()> {
 /// A person brings certificates that machines share, and forgets half of one.
 async fn certificates(stage: &Stage) -> Result<()> {
     let secret = |data: Value| {
-        json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "certificates-sa", "namespace": "default"},
+        json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "certificates-sa"},
             "stringData": data})
     };
     stage.apply(secret(json!({"tls.crt": "public"}))).await?;

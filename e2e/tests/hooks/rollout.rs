@@ -2,7 +2,6 @@
 
 use anyhow::{Result, ensure};
 use e2e::until::until;
-use e2e::world::World;
 use k8s_openapi::api::events::v1::Event;
 use kube::api::{Api, ListParams};
 use serde_json::{Value, json};
@@ -14,17 +13,16 @@ const ONE: &str = "https://10.0.0.1:2379";
 const TWO: &str = "https://10.0.0.2:2379";
 const CONDITION: &str = "EtcdHealthy";
 
-pub(crate) async fn in_use(world: World) -> Result<()> {
-    let mut stage = Stage::start(&world).await?;
+pub(crate) async fn in_use(stage: &mut Stage) -> Result<()> {
     for (cluster, kind, contract, done) in [
         ("newer", "NewerControlPlane", "v1beta2", "upToDateReplicas"),
         ("older", "OlderControlPlane", "v1beta1", "updatedReplicas"),
     ] {
         let announces = Announces { path: Some("spec.etcd.external"), condition: Some(CONDITION) };
         stage.plane.apply_crds(&[control_plane_crd(kind, contract, &announces)]).await?;
-        rolls(&mut stage, cluster, kind, done).await?;
+        rolls(stage, cluster, kind, done).await?;
     }
-    stage.plane.stop().await
+    Ok(())
 }
 
 async fn rolls(stage: &mut Stage, cluster: &str, kind: &str, done: &str) -> Result<()> {
@@ -76,7 +74,7 @@ async fn rolls(stage: &mut Stage, cluster: &str, kind: &str, done: &str) -> Resu
     stage.until_says(cluster, "True Ready").await?;
     stage.until_tells(kind, &cp, CONDITION, "True Ready").await?;
     until("an event tells of the rollout", SOON, async || {
-        let events: Api<Event> = Api::namespaced(stage.plane.client(), "default");
+        let events: Api<Event> = Api::namespaced(stage.plane.client(), &stage.namespace);
         let events = events.list(&ListParams::default()).await?;
         let about = |event: &Event| event.regarding.as_ref().and_then(|about| about.name.clone());
         Ok(events

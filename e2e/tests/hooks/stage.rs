@@ -1,20 +1,21 @@
-//! A management plane, hooks that come and go, and the part of an etcd provider to play.
+//! A namespace of a management plane, hooks that come and go, and the part of an etcd provider to play.
 
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use controller_support::external::secret_text;
-use controller_support::{Shared, Shutdown};
 use e2e::apply::apply_object;
 use e2e::plane::{Plane, PlaneOptions};
 use e2e::until::until;
 use e2e::world::World;
+use k8s_openapi::api::core::v1::Namespace;
 use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::discovery::ApiResource;
-use kube::{Api, Client, ResourceExt};
+use kube::{Api, Config, ResourceExt};
 use serde_json::{Value, json};
-use tokio::sync::watch;
-use tokio::task::JoinHandle;
+
+use crate::hook::Hook;
 
 /// For everything that takes a moment, also on a computer that is busy with other things.
 pub(crate) const SOON: Duration = Duration::from_secs(90);
@@ -22,55 +23,91 @@ pub(crate) const SOON: Duration = Duration::from_secs(90);
 pub(crate) const HOOKS: [&str; 2] = ["hook-0", "hook-1"];
 pub(crate) const PLACEHOLDER: &str = "https://placeholder.invalid:2379";
 
+/// How long it may take until what a scenario has left is gone.
+const CLEAR: Duration = Duration::from_secs(90);
+
 const PAUSED: &str = "cluster.x-k8s.io/paused";
 
 pub(crate) struct Stage {
-    pub(crate) plane: Plane,
+    // First, so that they end first: none should miss the API server.
     hooks: [Option<Hook>; 2],
+    pub(crate) plane: Plane,
+    /// With the logs of this scenario.
+    pub(crate) world: World,
+    /// What is made here is in it.
+    pub(crate) namespace: String,
 }
 
-struct Hook {
-    task: JoinHandle<()>,
-    // Dropping it would end the hook.
-    _stop: watch::Sender<bool>,
+/// A plane that knows the kind OtherEtcd.
+pub(crate) async fn start_plane(world: &World) -> Result<Plane> {
+    let crds = local_infrastructure::crd::all().into_iter().chain(api::crds::all());
+    let mut crds: Vec<Value> = crds.map(serde_json::to_value).collect::<Result<_, _>>()?;
+    crds.push(crd("OtherEtcd"));
+    let users = HOOKS.map(str::to_owned).to_vec();
+    Plane::start(world, PlaneOptions { crds, users, ..PlaneOptions::default() }).await
 }
 
 impl Stage {
-    /// A plane that knows the kind OtherEtcd, with one hook.
-    pub(crate) async fn start(world: &World) -> Result<Self> {
-        let crds = local_infrastructure::crd::all().into_iter().chain(api::crds::all());
-        let mut crds: Vec<Value> = crds.map(serde_json::to_value).collect::<Result<_, _>>()?;
-        crds.push(crd("OtherEtcd"));
-        let users = HOOKS.map(str::to_owned).to_vec();
-        let plane = Plane::start(world, PlaneOptions { crds, users, ..PlaneOptions::default() }).await?;
-        let mut stage = Self { plane, hooks: [None, None] };
+    /// The stage of one scenario: a namespace of its own on a plane, and one hook.
+    pub(crate) async fn on(plane: Plane, world: World, scenario: &str) -> Result<Self> {
+        let namespace = scenario.replace('_', "-");
+        let document = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
+        apply_object(&plane.client(), &document).await?;
+        let mut stage = Self { hooks: [None, None], plane, world, namespace };
         stage.start_hook(0).await?;
         Ok(stage)
     }
 
-    pub(crate) async fn start_hook(&mut self, index: usize) -> Result<()> {
-        let client = self.plane.client_for(HOOKS[index]).await?;
-        self.start_hook_with(index, client);
+    /// Takes away what the scenario has left, but for CRDs.
+    pub(crate) async fn clear(&mut self) -> Result<()> {
+        // A Cluster waits for a hook before it goes.
+        if self.hooks[0].is_none() {
+            self.start_hook(0).await?;
+        }
+        for cluster in self.api("Cluster").list(&ListParams::default()).await?.items {
+            self.delete("Cluster", &cluster.name_any()).await?;
+        }
+        until(format!("Clusters and Machines of {} are gone", self.namespace), CLEAR, async || {
+            let mut left = Vec::new();
+            for kind in ["Cluster", "Machine"] {
+                let list = self.api(kind).list(&ListParams::default()).await?;
+                left.extend(list.items.iter().map(|object| format!("{kind} {}", object.name_any())));
+            }
+            ensure!(left.is_empty(), "left are {}", left.join(", "));
+            Ok(Some(()))
+        })
+        .await?;
+        // For nothing else in it anybody has to do something, so nobody waits: a namespace begins to go after 5 s.
+        let namespaces: Api<Namespace> = Api::all(self.plane.client());
+        namespaces.delete(&self.namespace, &DeleteParams::default()).await?;
         Ok(())
     }
 
-    /// A hook that is whatever user the client is.
-    pub(crate) fn start_hook_with(&mut self, index: usize, client: Client) {
-        let (stop, shutdown) = Shutdown::new();
-        let shared = Shared::new(client, shutdown);
-        let task = tokio::spawn(async move {
-            if let Err(error) = cluster_hooks::run(shared).await {
-                eprintln!("the hook has ended: {error}");
-            }
-        });
-        self.hooks[index] = Some(Hook { task, _stop: stop });
+    /// Kills the hooks, and gives the plane back.
+    pub(crate) fn end(self) -> Plane {
+        self.plane
+    }
+
+    pub(crate) async fn start_hook(&mut self, index: usize) -> Result<()> {
+        let config = self.config_of(HOOKS[index]).await?;
+        self.start_hook_with(index, config)
+    }
+
+    /// A hook that is whatever user the configuration says.
+    pub(crate) fn start_hook_with(&mut self, index: usize, config: Config) -> Result<()> {
+        self.hooks[index] = Some(Hook::start(config)?);
+        Ok(())
+    }
+
+    /// What a client is made of that is this user of the plane.
+    pub(crate) async fn config_of(&self, user: &str) -> Result<Config> {
+        let kubeconfig = Kubeconfig::read_from(self.plane.kubeconfig_for(user)?)?;
+        Ok(Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?)
     }
 
     /// Ends a hook wherever it is, between any two requests.
     pub(crate) fn kill_hook(&mut self, index: usize) {
-        if let Some(hook) = self.hooks[index].take() {
-            hook.task.abort();
-        }
+        self.hooks[index] = None;
     }
 
     pub(crate) fn api(&self, kind: &str) -> Api<DynamicObject> {
@@ -83,14 +120,14 @@ impl Stage {
             _ => ("example.org", "v1"),
         };
         let resource = ApiResource::from_gvk(&kube::core::GroupVersionKind::gvk(group, version, kind));
-        Api::namespaced_with(self.plane.client(), "default", &resource)
+        Api::namespaced_with(self.plane.client(), &self.namespace, &resource)
     }
 
     /// A Cluster with everything but etcd; its infrastructure is provisioned. `change` may alter the documents.
     pub(crate) async fn apply_cluster(&self, name: &str, change: impl Fn(&mut Value)) -> Result<()> {
         for mut document in documents(name) {
             change(&mut document);
-            apply_object(&self.plane.client(), &document).await?;
+            self.apply(document).await?;
         }
         let body = json!({"status": {"ready": true, "initialization": {"provisioned": true}}});
         self.api("LocalCluster").patch_status(name, &PatchParams::default(), &Patch::Merge(&body)).await?;
@@ -99,11 +136,13 @@ impl Stage {
 
     pub(crate) async fn apply_etcd(&self, cluster: &str) -> Result<()> {
         self.apply(json!({"apiVersion": "example.org/v1", "kind": "OtherEtcd",
-            "metadata": {"name": format!("{cluster}-etcd"), "namespace": "default"}, "spec": {}}))
+            "metadata": {"name": format!("{cluster}-etcd")}, "spec": {}}))
             .await
     }
 
-    pub(crate) async fn apply(&self, document: Value) -> Result<()> {
+    /// Applies an object of a kind that is in namespaces.
+    pub(crate) async fn apply(&self, mut document: Value) -> Result<()> {
+        document["metadata"]["namespace"] = json!(self.namespace);
         apply_object(&self.plane.client(), &document).await?;
         Ok(())
     }
@@ -130,7 +169,7 @@ impl Stage {
         }
         let name = format!("{cluster}-{suffix}");
         self.apply(json!({"apiVersion": "v1", "kind": "Secret", "stringData": data,
-            "metadata": {"name": name, "namespace": "default", "labels": labels}}))
+            "metadata": {"name": name, "labels": labels}}))
             .await
     }
 
@@ -294,7 +333,7 @@ pub(crate) fn crd(kind: &str) -> Value {
 }
 
 fn documents(name: &str) -> [Value; 4] {
-    let metadata = |name: &str| json!({"name": name, "namespace": "default"});
+    let metadata = |name: &str| json!({"name": name});
     let cp = format!("{name}-cp");
     let infrastructure =
         |kind: &str, name: &str| json!({"apiGroup": "infrastructure.cluster.x-k8s.io", "kind": kind, "name": name});

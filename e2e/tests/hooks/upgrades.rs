@@ -7,7 +7,6 @@ use anyhow::{Result, ensure};
 use e2e::bed::programs;
 use e2e::process::{Command, Process};
 use e2e::until::until;
-use e2e::world::World;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::Api;
 use kube::api::{DynamicObject, ListParams, Patch, PatchParams};
@@ -20,11 +19,9 @@ use crate::stage::{HOOKS, SOON, Stage, crd};
 const ONE: &str = "https://10.0.0.1:2379";
 const TWO: &str = "https://10.0.0.2:2379";
 
-pub(crate) async fn followed(world: World) -> Result<()> {
-    let mut stage = Stage::start(&world).await?;
-    listed(&stage).await?;
-    watched(&mut stage, &world).await?;
-    stage.plane.stop().await
+pub(crate) async fn followed(stage: &mut Stage) -> Result<()> {
+    listed(stage).await?;
+    watched(stage).await
 }
 
 /// Nothing of ours watches MachinePools: only the answer to a list tells.
@@ -61,7 +58,7 @@ async fn serve_older_machine_pools(stage: &Stage) -> Result<()> {
     crds.patch(name, &PatchParams::default(), &Patch::Merge(&body)).await?;
 
     let gone = ApiResource::from_gvk(&GroupVersionKind::gvk("cluster.x-k8s.io", "v1beta2", "MachinePool"));
-    let gone: Api<DynamicObject> = Api::namespaced_with(stage.plane.client(), "default", &gone);
+    let gone: Api<DynamicObject> = Api::namespaced_with(stage.plane.client(), &stage.namespace, &gone);
     until("MachinePools are no longer served as v1beta2", SOON, async || {
         match gone.list(&ListParams::default()).await {
             Err(kube::Error::Api(status)) if status.code == 404 => Ok(Some(())),
@@ -72,9 +69,9 @@ async fn serve_older_machine_pools(stage: &Stage) -> Result<()> {
 }
 
 /// A kind that is watched: the controllers of the manager end, and start again with the version that is served now.
-async fn watched(stage: &mut Stage, world: &World) -> Result<()> {
+async fn watched(stage: &mut Stage) -> Result<()> {
     stage.kill_hook(0);
-    let mut manager = manager(stage, world)?;
+    let mut manager = manager(stage)?;
     stage.apply_cluster("watched", |_| ()).await?;
     stage.provide_etcd("watched", ONE).await?;
     stage.until_says("watched", "True Ready").await?;
@@ -82,7 +79,7 @@ async fn watched(stage: &mut Stage, world: &World) -> Result<()> {
 
     stage.plane.apply_crds(&[second_version()]).await?;
     let second = ApiResource::from_gvk(&GroupVersionKind::gvk("example.org", "v2", "OtherEtcd"));
-    let etcds: Api<DynamicObject> = Api::namespaced_with(stage.plane.client(), "default", &second);
+    let etcds: Api<DynamicObject> = Api::namespaced_with(stage.plane.client(), &stage.namespace, &second);
     let body = json!({"status": {"endpoints": TWO}});
     etcds.patch_status("watched-etcd", &PatchParams::default(), &Patch::Merge(&body)).await?;
     stage.until_control_plane("watched", false, &[TWO]).await?;
@@ -101,8 +98,8 @@ async fn watched(stage: &mut Stage, world: &World) -> Result<()> {
 }
 
 /// The program itself: it is what starts controllers again.
-fn manager(stage: &Stage, world: &World) -> Result<Process> {
-    Command::new("manager-with-hooks", programs()?.join("manager"), world.logs())
+fn manager(stage: &Stage) -> Result<Process> {
+    Command::new("manager-with-hooks", programs()?.join("manager"), stage.world.logs())
         .arg("--kubeconfig")
         .arg(stage.plane.kubeconfig_for(HOOKS[0])?)
         .args(["--controllers", "cluster-hooks", "--leader-elect=false", "--admin-address", "127.0.0.1:0"])
