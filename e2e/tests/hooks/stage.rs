@@ -6,7 +6,7 @@ use anyhow::{Context, Result, ensure};
 use controller_support::external::secret_text;
 use controller_support::{Shared, Shutdown};
 use e2e::apply::apply_object;
-use e2e::plane::{Plane, PlaneOptions};
+use e2e::plane::{LastingPlane, PlaneOptions};
 use e2e::until::until;
 use e2e::world::World;
 use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams};
@@ -25,7 +25,7 @@ pub(crate) const PLACEHOLDER: &str = "https://placeholder.invalid:2379";
 const PAUSED: &str = "cluster.x-k8s.io/paused";
 
 pub(crate) struct Stage {
-    pub(crate) plane: Plane,
+    pub(crate) plane: LastingPlane,
     hooks: [Option<Hook>; 2],
 }
 
@@ -42,7 +42,7 @@ impl Stage {
         let mut crds: Vec<Value> = crds.map(serde_json::to_value).collect::<Result<_, _>>()?;
         crds.push(crd("OtherEtcd"));
         let users = HOOKS.map(str::to_owned).to_vec();
-        let plane = Plane::start(world, PlaneOptions { crds, users, ..PlaneOptions::default() }).await?;
+        let plane = LastingPlane::start(world, PlaneOptions { crds, users, ..PlaneOptions::default() }).await?;
         let mut stage = Self { plane, hooks: [None, None] };
         stage.start_hook(0).await?;
         Ok(stage)
