@@ -3,7 +3,8 @@
 #
 #   hack/sabotage.sh [--check] [NAME...]
 #
-#   --check  only look whether each file still fits the sources, and names a scenario that there is; nothing is built
+#   --check  only look whether each file still fits the sources, names a scenario that there is, and waits for words that
+#            the tests have; nothing is built
 #   NAME     a file of e2e/sabotage without .patch; default: what E2E_SABOTAGE says, or all of them
 #
 # Each file says before its patch what is broken, which rule that breaks, which scenario has to fail, and in which words: a
@@ -29,12 +30,23 @@ fi
 
 # Every value that the head of a file has for a word, one in each line.
 head_of() { sed -n "/^--- /q;s/^$2: //p" "$folder/$1.patch"; }
-# By whom it is caught, and in which words.
+# By whom it is caught, and in which words. In braces stands what is filled in when they are said.
 words_of() { sed -n '/^--- /q;s/^Caught by \(invariant\|judge\|assertion\): /\1 /p' "$folder/$1.patch"; }
+
+# Whether the tests have these words: every part that is not in braces.
+are_said() {
+    local part any=
+    while IFS= read -r part; do
+        [ -n "$part" ] || continue
+        grep --recursive --quiet --fixed-strings -e "$part" "$root/e2e/tests" "$root/e2e/src" || return 1
+        any=1
+    done < <(sed 's/{[^}]*}/\n/g' <<<"$1")
+    [ -n "$any" ]
+}
 
 # Whether a file fits the sources, and its head says all that is needed.
 is_sound() {
-    local test scenario
+    local test scenario who words
     git apply --check "$folder/$1.patch" || { echo "$1 does not fit the sources any more" >&2 && return 1; }
     read -r test scenario < <(head_of "$1" Scenario)
     grep --quiet --fixed-strings -e "scenario!($scenario)" -e "\"$scenario\"" "$root/e2e/tests/$test/main.rs" ||
@@ -45,6 +57,10 @@ is_sound() {
     esac
     [ -n "$(head_of "$1" Rule)" ] && [ -n "$(words_of "$1")" ] ||
         { echo "$1 does not say which rule it breaks, or in which words it is caught" >&2 && return 1; }
+    while read -r who words; do
+        [ "$who" != assertion ] || are_said "$words" ||
+            { echo "$1: no assertion says \"$words\"" >&2 && return 1; }
+    done < <(words_of "$1")
 }
 
 unsound=0
@@ -103,6 +119,7 @@ for name in "$@"; do
         seconds=$((SECONDS - begun))
         if grep --quiet '^test result: FAILED' "$said"; then
             while read -r who words; do
+                words=${words//[\{\}]/}
                 ! grep --quiet --fixed-strings -e "$words" "$said" || caught+="${caught:+, }$who ($words)"
             done < <(words_of "$name")
         fi

@@ -5,10 +5,10 @@
 mod machines;
 mod objects;
 
-pub(crate) use machines::keep_all as keep_machines;
-
 use crate::plane::{Mark, Plane};
+use crate::world::World;
 use anyhow::{Context, Result, ensure};
+use local_infrastructure::machine::Machines;
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
@@ -34,9 +34,14 @@ impl Evidence {
 
     /// Collects what the management plane tells: the objects as they are, and the requests since `since`.
     pub(crate) async fn of_plane(&mut self, plane: &Plane, since: Mark, directory: &Path) {
+        self.of_objects(plane, directory).await;
+        self.part("requests", async { plane.keep_requests_since(since, &directory.join("audit.log")) }).await;
+    }
+
+    /// Collects the objects alone, where the requests are among the logs already.
+    pub(crate) async fn of_objects(&mut self, plane: &Plane, directory: &Path) {
         let (client, objects) = (plane.client(), directory.join("objects"));
         self.part("objects", objects::write(&client, &objects)).await;
-        self.part("requests", async { plane.keep_requests_since(since, &directory.join("audit.log")) }).await;
     }
 
     /// Ends it.
@@ -47,6 +52,20 @@ impl Evidence {
         ensure!(self.missing.is_empty(), "{}", self.missing.join("; "));
         Ok(())
     }
+}
+
+/// Keeps, among the logs of a world, what a scenario without a bed has left: the objects of its plane, if it has one,
+/// and what those of its machines have said that are still there. All requests are among the logs already.
+///
+/// # Errors
+/// With what could not be kept; the rest is.
+pub(crate) async fn keep_left(world: &World, plane: Option<&Plane>) -> Result<()> {
+    let mut evidence = Evidence::default();
+    if let Some(plane) = plane {
+        evidence.of_objects(plane, world.logs()).await;
+    }
+    evidence.of_machines(&Machines::open(world.state("machines")?), world.logs()).await;
+    evidence.end()
 }
 
 /// Makes a directory and those that it is in.

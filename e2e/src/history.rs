@@ -257,6 +257,21 @@ impl Record {
         Ok(verdict)
     }
 
+    /// The same of a history that has something wrong in it on purpose: the judge has to find that in this part of its
+    /// judgement, and to leave a picture. Gives what it says.
+    ///
+    /// # Errors
+    /// When it finds nothing, or something else; when there is no picture, or an empty one.
+    pub fn judge_finds(&self, part: &str, members: &[MemberData]) -> Result<String> {
+        let found = self.judge(members).err().context("the judge does not find it")?;
+        let found = format!("{found:#}");
+        ensure!(found.contains(&format!("violation: {part}")), "{found}");
+        let picture = self.directory.join(judge::PICTURE);
+        let shown = std::fs::metadata(&picture).with_context(|| format!("{}, of: {found}", picture.display()))?;
+        ensure!(shown.len() > 0, "{} is empty, of: {found}", picture.display());
+        Ok(found)
+    }
+
     /// A copy to be changed, whose files go to a directory of that name beside this one's.
     #[must_use]
     pub fn copy(&self, name: &str) -> Self {

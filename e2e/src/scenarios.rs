@@ -12,7 +12,8 @@ mod panics;
 pub use durations::Durations;
 pub use panics::caught;
 
-use crate::evidence::keep_machines;
+use crate::evidence::keep_left;
+use crate::plane::take_left;
 use crate::tools::Tools;
 use crate::world::{World, block_on, enter_or_run};
 use anyhow::{Context, Result, ensure};
@@ -66,8 +67,9 @@ impl<S> Scenario<S> {
 }
 
 impl Scenario<World> {
-    /// A scenario that makes everything it needs, with logs in a directory of its own name. Of one that fails or
-    /// panics, what its machines have said is kept there.
+    /// A scenario that makes everything it needs, with logs in a directory of its own name. Of one that fails or panics,
+    /// what its machines have said is kept there, and every object of its
+    /// [`LastingPlane`](crate::plane::LastingPlane).
     pub fn of_a_world<F>(name: &str, scenario: impl Fn(World) -> F + 'static) -> Self
     where
         F: Future<Output = Result<()>>,
@@ -77,8 +79,10 @@ impl Scenario<World> {
             let world = world.with_logs(&logs)?;
             block_on(async {
                 let ended = caught(scenario(world.clone())).await;
+                // It ends here in any case: the next scenario starts its own.
+                let plane = take_left();
                 if ended.is_err()
-                    && let Err(missing) = keep_machines(&world).await
+                    && let Err(missing) = keep_left(&world, plane.as_ref()).await
                 {
                     println!("  not all evidence could be kept: {missing:#}");
                 }

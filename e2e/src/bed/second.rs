@@ -1,9 +1,11 @@
 //! A second management plane beside the bed's, for the same machines: what is moved goes there.
 
 use super::{ADMIN_PORTS, Bed, Product, control_plane_stub, local_infrastructure, manager_command, ready};
+use crate::evidence::Evidence;
 use crate::plane::{Plane, PlaneOptions, users};
 use crate::process::Process;
 use anyhow::Result;
+use std::path::PathBuf;
 
 /// A management plane with a manager of ours and the controllers of LocalCluster and LocalMachine. Dropping it ends them;
 /// the machines go on.
@@ -13,6 +15,20 @@ pub struct SecondPlane {
     _local_infrastructure: Process,
     /// The management plane.
     pub plane: Plane,
+    logs: PathBuf,
+}
+
+impl SecondPlane {
+    /// Keeps every object beside the logs of this plane, among which the requests are: the bed keeps what the first
+    /// plane has.
+    ///
+    /// # Errors
+    /// With what could not be kept; the rest is.
+    pub async fn keep_evidence(&self) -> Result<()> {
+        let mut evidence = Evidence::default();
+        evidence.of_objects(&self.plane, &self.logs).await;
+        evidence.end()
+    }
 }
 
 impl Bed {
@@ -32,6 +48,7 @@ impl Bed {
         let command = manager_command(&programs, kubeconfig, world.logs(), 1).arg("--leader-elect=false");
         let mut manager = command.spawn()?;
         ready(&mut manager, ADMIN_PORTS[1]).await?;
-        Ok(SecondPlane { _manager: manager, _local_infrastructure: infrastructure, plane })
+        let logs = world.logs().to_owned();
+        Ok(SecondPlane { _manager: manager, _local_infrastructure: infrastructure, plane, logs })
     }
 }

@@ -2,7 +2,6 @@
 
 use super::{Evidence, make_directory, write_file};
 use crate::process::output;
-use crate::world::World;
 use anyhow::{Context, Result};
 use local_infrastructure::machine::{Machine, Machines};
 use std::path::Path;
@@ -23,16 +22,6 @@ impl Evidence {
             self.part(&name, async { keep(machine, &to) }).await;
         }
     }
-}
-
-/// Keeps, among the logs of a world, what those of its machines have said that are still there.
-///
-/// # Errors
-/// With what could not be kept; the rest is.
-pub(crate) async fn keep_all(world: &World) -> Result<()> {
-    let mut evidence = Evidence::default();
-    evidence.of_machines(&Machines::open(world.state("machines")?), world.logs()).await;
-    evidence.end()
 }
 
 /// A machine's console, and its `/var/log`: the journal of each unit, etcd's among them, and cloud-init's output.

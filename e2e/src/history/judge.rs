@@ -8,6 +8,8 @@ use std::{fmt, fs};
 
 /// How long the judge may think, in seconds. Usually it takes less than one.
 const TIME: u64 = 120;
+/// What the picture of a violation is called.
+pub(super) const PICTURE: &str = "violation.html";
 /// Its exit codes for a history in order, for a violation, and for one that it could not judge.
 const FINE: i32 = 0;
 const VIOLATION: i32 = 1;
@@ -59,7 +61,7 @@ impl fmt::Display for Verdict {
 /// # Errors
 /// When there is a violation, or no verdict; the error has the reason and the place of the picture.
 pub(super) fn judge(program: &Path, directory: &Path, members: &[MemberData]) -> Result<Verdict> {
-    forget_logs(directory)?;
+    forget_earlier(directory)?;
     for member in members {
         copy_log(member, directory).with_context(|| format!("copy the log of {}", member.name))?;
     }
@@ -89,12 +91,16 @@ pub(super) fn judge(program: &Path, directory: &Path, members: &[MemberData]) ->
     Ok(verdict)
 }
 
-/// Removes what an earlier judgement has copied.
-fn forget_logs(directory: &Path) -> Result<()> {
+/// Removes what an earlier judgement has copied, and its picture.
+fn forget_earlier(directory: &Path) -> Result<()> {
     for entry in fs::read_dir(directory).with_context(|| format!("read {}", directory.display()))? {
         let entry = entry?;
-        if entry.file_name().to_string_lossy().starts_with("server-") {
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        if name.starts_with("server-") {
             fs::remove_dir_all(entry.path()).with_context(|| format!("remove {}", entry.path().display()))?;
+        } else if name == PICTURE {
+            fs::remove_file(entry.path()).with_context(|| format!("remove {}", entry.path().display()))?;
         }
     }
     Ok(())

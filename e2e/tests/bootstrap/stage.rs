@@ -4,7 +4,7 @@ use anyhow::{Context, Result, ensure};
 use api::etcdadm_config::EtcdadmConfig;
 use controller_support::{Shared, Shutdown};
 use e2e::apply::{api_for, apply_object};
-use e2e::plane::{Plane, PlaneOptions, users};
+use e2e::plane::{LastingPlane, PlaneOptions, users};
 use e2e::until::until;
 use e2e::world::World;
 use k8s_openapi::api::core::v1::Secret;
@@ -22,7 +22,7 @@ pub(crate) const SOON: Duration = Duration::from_secs(20);
 pub(crate) const SECOND: &str = "second-provider";
 
 pub(crate) struct Stage {
-    pub(crate) plane: Plane,
+    pub(crate) plane: LastingPlane,
     pub(crate) client: Client,
     running: Vec<(watch::Sender<bool>, JoinHandle<()>)>,
 }
@@ -36,7 +36,7 @@ impl Stage {
         }
         let options =
             PlaneOptions { cluster_api: false, crds, users: vec![SECOND.to_owned()], ..PlaneOptions::default() };
-        let plane = Plane::start(world, options).await?;
+        let plane = LastingPlane::start(world, options).await?;
         let stage = Self { client: plane.client(), plane, running: Vec::new() };
         let cluster = json!({
             "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "metadata": {"name": "demo"},

@@ -15,6 +15,8 @@ use std::time::{Duration, Instant};
 pub(crate) const PATIENCE: Duration = Duration::from_secs(240);
 /// How long a deletion may take when several happen at once on a busy computer.
 pub(crate) const GONE: Duration = Duration::from_secs(180);
+/// In a container, what ends the waiting of its boot.
+const GOES_ON: &str = "/run/goes-on";
 /// Etcd's port in the endpoints.
 const HTTPS: &str = "https://";
 
@@ -30,11 +32,16 @@ pub(crate) async fn applied(bed: &DockerBed, namespace: &str, name: &str, replic
     Ok(ClusterHandle::new(&bed.client(), &manifests))
 }
 
-/// The same documents, with machines of etcd that take their time before they run etcdadm: until then their container
-/// is there, and no member, also for whoever looks late.
-pub(crate) fn booting_slowly(documents: Manifests) -> Manifests {
-    let waits = json!(["sleep 15"]);
+/// The same documents, with machines of etcd that wait before they run etcdadm, until [`goes_on`] tells them not to:
+/// their container is there, and no member, also for whoever looks late.
+pub(crate) fn waiting_in_their_boot(documents: Manifests) -> Manifests {
+    let waits = json!([format!("until [ -e {GOES_ON} ]; do sleep 0.2; done")]);
     documents.with("EtcdCluster", |etcd| etcd["spec"]["etcdadmConfigSpec"]["preEtcdadmCommands"] = waits)
+}
+
+/// Lets a machine go on that waits in its boot.
+pub(crate) async fn goes_on(bed: &DockerBed, name: &str) -> Result<()> {
+    bed.exec(name, &["touch", GOES_ON]).await.map(drop)
 }
 
 /// A cluster that is up, its control plane released.

@@ -2,7 +2,7 @@
 //! goes after the workers and before the control plane.
 
 use crate::clusters::{
-    PATIENCE, annotate, applied, booting_slowly, container, documents, gone, look_closely, released, up,
+    PATIENCE, annotate, applied, container, documents, gone, look_closely, released, up, waiting_in_their_boot,
 };
 use crate::departure::{etcd_went_between, told};
 use anyhow::{Context, Result, ensure};
@@ -24,6 +24,8 @@ const WITH_WORKERS: &str = "examples/docker/cluster.yaml";
 const IMAGE: &str = "cluster-api-provider-etcdadm/etcd-machine:dev";
 /// Value of a pause that a user sets.
 const USERS: &str = "by-a-user";
+/// Keeps a Machine that we have let go, as somebody else's pre-terminate hook does.
+const THEIR_HOOK: &str = "pre-terminate.delete.hook.machine.cluster.x-k8s.io/of-somebody-else";
 /// How long the docker infrastructure's manager is away.
 const AWAY: Duration = Duration::from_secs(60);
 
@@ -43,7 +45,7 @@ pub(crate) async fn on_the_way_up(bed: &mut DockerBed) -> Result<()> {
         deleted(bed, &handle, "no member yet").await
     };
     let booting = async || {
-        let manifests = booting_slowly(documents(namespace, "early-booting", 1)?);
+        let manifests = waiting_in_their_boot(documents(namespace, "early-booting", 1)?);
         manifests.apply(&bed.client()).await?;
         let handle = ClusterHandle::new(&bed.client(), &manifests);
         container(bed, &handle.member_names(1)[0]).await?;
@@ -110,6 +112,9 @@ pub(crate) async fn managers_away(bed: &mut DockerBed) -> Result<()> {
         )?
     };
 
+    // What is in the middle stays there, however late we look.
+    let machine = &middle.member_names(1)[0];
+    annotate(&middle, "Machine", machine, THEIR_HOOK, Some("")).await?;
     bed.kill_manager().await?;
     before.delete("Cluster", &before.cluster).await?;
     middle.delete("Cluster", &middle.cluster).await?;
@@ -119,11 +124,11 @@ pub(crate) async fn managers_away(bed: &mut DockerBed) -> Result<()> {
     })
     .await?;
     bed.kill_manager().await?;
-    let held = middle.api("Machine").get(&middle.member_names(1)[0]).await;
+    middle.api("Machine").get(machine).await.context("etcd's Machine was gone before the manager died")?;
+    annotate(&middle, "Machine", machine, THEIR_HOOK, None).await?;
     bed.restart_manager_with(&[]).await?;
     gone(bed, &before).await?;
     gone(bed, &middle).await?;
-    held.context("etcd's Machine was gone before the manager died: nothing is shown")?;
 
     bed.note("the docker infrastructure's manager hangs");
     bed.capd().signal(Signal::STOP)?;

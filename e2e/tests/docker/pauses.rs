@@ -1,7 +1,7 @@
 //! A user's own pause is respected throughout: on the Cluster, in its spec or as an annotation, and on the control plane.
 //! Nothing is done to what is paused until the user lifts the pause, and then everything goes on.
 
-use crate::clusters::{PATIENCE, booting_slowly, change, container, documents, granted, released, up};
+use crate::clusters::{PATIENCE, change, container, documents, goes_on, granted, released, up, waiting_in_their_boot};
 use anyhow::{Result, ensure};
 use api::names;
 use e2e::bed::{ClusterHandle, Manifests};
@@ -58,15 +58,22 @@ pub(crate) async fn on_the_way_up(bed: &mut DockerBed) -> Result<()> {
     let bed = &*bed;
     ClusterHandle::make_namespace(&bed.client(), "pause-early").await?;
     let clusters = WAYS.map(async |(way, name)| {
-        let manifests = booting_slowly(documents("pause-early", &format!("early-{name}"), 1)?);
+        let manifests = waiting_in_their_boot(documents("pause-early", &format!("early-{name}"), 1)?);
         manifests.apply(&bed.client()).await?;
         let handle = ClusterHandle::new(&bed.client(), &manifests);
-        container(bed, &handle.member_names(1)[0]).await?;
+        let machine = &handle.member_names(1)[0];
+        container(bed, machine).await?;
         ensure!(!handle.status().await?.ready, "{name} is up already: nothing is shown");
         way.set(&handle).await?;
         let since = way.is_known(bed, &handle).await?;
+        // Where the control plane alone is paused, etcd comes up meanwhile.
+        let etcd_goes_on = matches!(way, Way::ControlPlane);
+        if etcd_goes_on {
+            goes_on(bed, machine).await?;
+        }
         way.keeps(bed, &handle, since).await?;
-        ensure!(matches!(way, Way::ControlPlane) || !handle.status().await?.ready, "{name} has become ready");
+        ensure!(etcd_goes_on || !handle.status().await?.ready, "{name} has become ready");
+        goes_on(bed, machine).await?;
         way.lift(&handle).await?;
         released(&handle).await
     });

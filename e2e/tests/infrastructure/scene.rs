@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, bail, ensure};
 use e2e::apply::{api_for, apply_object};
-use e2e::plane::{Plane, PlaneOptions, users};
+use e2e::plane::{LastingPlane, PlaneOptions, users};
 use e2e::process::{Command, Process};
 use e2e::until::until;
 use e2e::world::{ADDRESS, BRIDGE, PREFIX_LENGTH, World};
@@ -19,7 +19,7 @@ pub(crate) const SOON: Duration = Duration::from_secs(20);
 
 pub(crate) struct Scene {
     pub(crate) provider: Process,
-    pub(crate) plane: Plane,
+    pub(crate) plane: LastingPlane,
     pub(crate) machines: Machines,
 }
 
@@ -29,7 +29,7 @@ impl Scene {
         let image = world.state("image")?;
         assemble(&image, &Parts { etcdadm: None, etcd_releases: None, cache: default_cache() })?;
         let crds = local_infrastructure::crd::all().iter().map(serde_json::to_value).collect::<Result<_, _>>()?;
-        let plane = Plane::start(world, PlaneOptions { crds, ..PlaneOptions::default() }).await?;
+        let plane = LastingPlane::start(world, PlaneOptions { crds, ..PlaneOptions::default() }).await?;
         let state = world.state("machines")?;
         let provider = Command::new("local-infrastructure", program()?, world.logs())
             .args(["run", "--bridge", BRIDGE, "--subnet", &subnet()])

@@ -7,6 +7,7 @@ use api::etcd_cluster::RemovalState;
 use api::{EtcdCluster, names};
 use e2e::bed::{Bed, ClusterHandle, Manifests};
 use e2e::observer::Silence;
+use e2e::scenarios::is_full;
 use e2e::until::until;
 use futures::future::try_join_all;
 use futures::try_join;
@@ -16,8 +17,11 @@ use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// A slow boot, well within the default grace.
-const SLOW: Duration = Duration::from_secs(90);
+/// A slow boot, well within the default grace, and the seconds of failing checks that make a member unhealthy, which
+/// are over by then. It takes longer than the grace of the other clusters, too.
+const SLOW: (Duration, i64) = (Duration::from_secs(25), 15);
+/// With `E2E_FULL` set. The seconds are the default.
+const FULL_SLOW: (Duration, i64) = (Duration::from_secs(90), 60);
 /// A boot that ends after its Machine has been deleted.
 const BOOT: Duration = Duration::from_secs(12);
 /// By then a member that is probed every second has been probed.
@@ -29,10 +33,10 @@ const LATER: Duration = Duration::from_secs(30);
 /// Grace of the clusters with a machine that never boots: as short as a busy computer allows for the other machines.
 const GRACE: i64 = 20;
 
-/// Side by side: a machine that takes 90 seconds to boot is waited for without a word of complaint; one that never
-/// boots is reported, and the cluster goes on around it as far as is safe, and then it is replaced, where that is the
-/// mode; one that is deleted before it boots, and initializes etcd all the same, takes that etcd with it; one that is
-/// deleted after its time, and joins all the same, takes nothing with it.
+/// Side by side: a machine that is slow to boot is waited for without a word of complaint; one that never boots is
+/// reported, and the cluster goes on around it as far as is safe, and then it is replaced, where that is the mode; one
+/// that is deleted before it boots, and initializes etcd all the same, takes that etcd with it; one that is deleted
+/// after its time, and joins all the same, takes nothing with it.
 pub(crate) async fn late_and_never(bed: &mut Bed) -> Result<()> {
     ClusterHandle::make_namespace(&bed.client(), "boots").await?;
     try_join!(late(bed), second_never(bed), replaced(bed), first_never(bed), deleted(bed), given_up(bed))?;
@@ -40,13 +44,14 @@ pub(crate) async fn late_and_never(bed: &mut Bed) -> Result<()> {
 }
 
 async fn late(bed: &Bed) -> Result<()> {
-    let handle = apply(bed, Manifests::new("boots", "late")?, |machines| {
-        machines.fault_boot_delay("boots", "late-etcd-1", SLOW)
-    })
-    .await?;
+    let (boot, unhealthy_after) = if is_full() { FULL_SLOW } else { SLOW };
+    let manifests = Manifests::new("boots", "late")?.with("EtcdCluster", |etcd| {
+        etcd["spec"]["healthCheck"] = json!({"unhealthyAfterSeconds": unhealthy_after});
+    });
+    let handle = apply(bed, manifests, |machines| machines.fault_boot_delay("boots", "late-etcd-1", boot)).await?;
     let load = LowLoad::begin_early(bed, &handle).await?;
     let mut seen = Vec::new();
-    until("the cluster with the late machine is ready", SLOW + PATIENCE, async || {
+    until("the cluster with the late machine is ready", boot + PATIENCE, async || {
         let status = handle.status().await?;
         seen.extend(status.conditions.iter().map(|c| (c.type_.clone(), c.reason.clone(), c.message.clone())));
         seen.sort();

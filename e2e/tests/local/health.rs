@@ -1,6 +1,8 @@
 //! Members of a cluster that is up fail, and come back: it is said, and nothing is removed where that is the mode.
 
+use crate::away::deleted;
 use crate::bring_up::{PATIENCE, released};
+use crate::leases::made;
 use crate::load::LowLoad;
 use crate::scale::data_of;
 use anyhow::{Context, Result, ensure};
@@ -24,7 +26,8 @@ struct Up<'a> {
 }
 
 /// One machine dies, reboots, hangs, is cut off, from all or only from us; then two die at once. Each time it is told,
-/// and once the machine is back all is as it was: members, Machines, endpoints. Nothing that was acknowledged is lost.
+/// and once the machine is back all is as it was: members, Machines, endpoints. By the API server's own account no
+/// Machine was made or deleted meanwhile. Nothing that was acknowledged is lost.
 pub(crate) async fn members_fail_and_come_back(bed: &mut Bed) -> Result<()> {
     let client = bed.client();
     ClusterHandle::make_namespace(&client, "health").await?;
@@ -38,6 +41,7 @@ pub(crate) async fn members_fail_and_come_back(bed: &mut Bed) -> Result<()> {
     released(&handle).await?;
     let names = handle.member_names(3);
     let etcd = handle.membership(&bed.machines, &names).await?;
+    let mark = bed.plane.mark();
     let load = LowLoad::begin(bed, &handle).await?;
     let up = Up { bed, handle, status, etcd };
 
@@ -47,6 +51,9 @@ pub(crate) async fn members_fail_and_come_back(bed: &mut Bed) -> Result<()> {
     up.for_a_moment(0, Machine::cut_off, Machine::reconnect).await.context("one machine is cut off")?;
     up.only_we_do_not_hear_it(1).await.context("the network between us and one machine is interrupted")?;
     up.quorum_is_lost(1, 2).await.context("two machines are killed")?;
+    // Each look above is at one moment; this is of all the time between them.
+    deleted(up.bed, &up.handle, mark, &[])?;
+    made(up.bed, &up.handle, mark, 0)?;
     load.judged_by_logs(&data_of(up.bed, &up.handle, &names)?).await
 }
 

@@ -2,6 +2,7 @@
 
 use crate::bring_up::{PATIENCE, released};
 use anyhow::{Context, Result, ensure};
+use api::EtcdCluster;
 use e2e::bed::{Bed, ClusterHandle, Manifests};
 use e2e::observer::Silence;
 use e2e::plane::{Mark, Request, users};
@@ -10,14 +11,15 @@ use e2e::until::until;
 use kube::ResourceExt;
 use std::time::Duration;
 
-/// Several rounds of health checks, which come every 10 s.
+/// How long nothing may be asked: several rounds of health checks, which come every 10 s.
 const WINDOW: Duration = Duration::from_secs(75);
 /// With `E2E_FULL` set. A watch is renewed every five minutes at the latest.
 const FULL_WINDOW: Duration = Duration::from_secs(320);
 /// What we may ask about the EtcdCluster from the manifests to the released control plane. It is some 30; that of other
 /// objects depends on how long it takes.
 const BRING_UP: usize = 33;
-/// How long there has to be no write at all before the window begins: a new message may be left unwritten for 10 s.
+/// So long a new message may be left unwritten, and a bit more. When nothing has been asked in such a time, the window
+/// has begun with it.
 const CALM: Duration = Duration::from_secs(11);
 
 /// Neither our manager nor the local infrastructure writes, lists or reads anything; and all the same they see at once
@@ -35,12 +37,9 @@ pub(crate) async fn costs_nothing(bed: &mut Bed) -> Result<()> {
     let about_etcd = brought_up.filter(|request| request.namespace == "idle").resource("etcdclusters");
     println!("one bring-up:\n{about_etcd}");
     ensure!(about_etcd.len() <= BRING_UP, "one bring-up:\n{brought_up}");
-    calm(bed).await?;
-
-    let before = handle.etcds().get(&handle.etcd).await?;
+    let Calm { before, mark } = calm(bed, &handle).await?;
     let window = if is_full() { FULL_WINDOW } else { WINDOW };
-    let mark = bed.plane.mark();
-    tokio::time::sleep(window).await;
+    tokio::time::sleep(window.saturating_sub(CALM)).await;
     let spent = bed.plane.requests_since(mark)?;
     let ours = spent.filter(|request| OURS.contains(&request.user.as_str()));
     println!("in {} s:\n{ours}", window.as_secs());
@@ -63,17 +62,24 @@ pub(crate) async fn costs_nothing(bed: &mut Bed) -> Result<()> {
 
 const OURS: [&str; 2] = [users::PROVIDER, users::LOCAL_INFRASTRUCTURE];
 
+/// How things stood when it became calm.
+struct Calm {
+    before: EtcdCluster,
+    mark: Mark,
+}
+
 /// Waits until the last words about what has happened are written.
-async fn calm(bed: &Bed) -> Result<()> {
+async fn calm(bed: &Bed, handle: &ClusterHandle) -> Result<Calm> {
     let last = |since: Mark| -> Result<Option<Request>> {
         let spent = bed.plane.requests_since(since)?.filter(|request| OURS.contains(&request.user.as_str()));
         Ok(spent.filter(|request| request.verb != "watch").iter().last().cloned())
     };
     until("nothing is asked or written any more", PATIENCE, async || {
         let mark = bed.plane.mark();
+        let before = handle.etcds().get(&handle.etcd).await?;
         tokio::time::sleep(CALM).await;
         match last(mark)? {
-            None => Ok(Some(())),
+            None => Ok(Some(Calm { before, mark })),
             Some(request) => Err(anyhow::anyhow!("{request:?}")),
         }
     })

@@ -8,12 +8,12 @@ use e2e::bed::{Bed, ClusterHandle, Manifests};
 use e2e::observer::writes;
 use e2e::plane::{Mark, users};
 use e2e::scenarios::{is_full, seed};
-use e2e::until::until;
 use futures::future::try_join_all;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
-use std::collections::BTreeMap;
-use std::time::Duration;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::time::{Duration, Instant};
 
 /// Kills in all, and with `E2E_FULL` set.
 const KILLS: (usize, usize) = (30, 200);
@@ -21,6 +21,10 @@ const KILLS: (usize, usize) = (30, 200);
 const KILLS_A_WAVE: usize = 15;
 /// Between two kills. A manager needs a third of a second for its first step, so some of its lives see none.
 const LIFETIMES: std::ops::Range<u64> = 50..1800;
+/// Of the machines' controllers, while machines are made.
+const LEAST_KILLS: usize = 2;
+/// Machines of etcd in two clusters.
+const MACHINES: usize = 6;
 
 /// Our manager dies again and again, at random moments of the way to three members; it is started again at once. Each
 /// time it is printed what it has written last.
@@ -109,18 +113,46 @@ pub(crate) async fn two_managers_at_once(bed: &mut Bed) -> Result<()> {
     bed.kill_manager(1).await
 }
 
-/// The machines' controllers die while a machine is being made: the machine is the same afterwards.
+/// The machines' controllers die as soon as there is something of a machine on the disk, at least twice, and until one
+/// was half made then: they have not given its LocalMachine the ID, which comes last. The machine is the same
+/// afterwards.
 pub(crate) async fn local_infrastructure(bed: &mut Bed) -> Result<()> {
     let before = bed.plane.mark();
     let looks = two_clusters(bed, "infrastructure").await?;
-    for members in 1..=2 {
-        until(format!("{} has bootstrap data for {members} members", looks[0].etcd), PATIENCE, async || {
-            Ok((admitted(&looks[0]).await?.len() >= members).then_some(()))
-        })
-        .await?;
+    let machines = bed.world().state("machines")?.join("machines").join(&looks[0].namespace);
+    let (mut seen, mut half_made, mut kills) = (BTreeSet::new(), Vec::new(), 0);
+    while kills < LEAST_KILLS || half_made.is_empty() {
+        ensure!(seen.len() < MACHINES, "each machine was whole when its controllers died: nothing is shown");
+        let found = until_there_are_more(&machines, seen.len()).await?;
+        bed.local_infrastructure().kill().await?;
+        kills += 1;
+        for name in found.difference(&seen) {
+            let machine = looks[0].api("LocalMachine").get(name).await?;
+            if machine.data.pointer("/spec/providerID").is_none() {
+                half_made.push(name.clone());
+            }
+        }
+        seen = found;
         bed.local_infrastructure().restart().await?;
     }
+    println!("kills::local_infrastructure: {kills} kills, half made were {}", half_made.join(", "));
     come_up_in_use(bed, &looks, before).await
+}
+
+/// Waits until there are more machines than so many in the directory of a namespace, and gives their names. It looks
+/// often: making one takes some hundredths of a second.
+async fn until_there_are_more(machines: &Path, than: usize) -> Result<BTreeSet<String>> {
+    let begun = Instant::now();
+    loop {
+        // Until the first one comes, there is no such directory.
+        let entries = std::fs::read_dir(machines).into_iter().flatten().filter_map(Result::ok);
+        let names: BTreeSet<String> = entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+        if names.len() > than {
+            return Ok(names);
+        }
+        ensure!(begun.elapsed() < PATIENCE, "there are no machines but {names:?}");
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
 }
 
 async fn two_clusters(bed: &Bed, namespace: &str) -> Result<[ClusterHandle; 2]> {

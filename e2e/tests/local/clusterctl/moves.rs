@@ -13,6 +13,7 @@ use e2e::clusterctl::Setup;
 use e2e::history::{History, Load};
 use e2e::plane::{Plane, users};
 use e2e::process::output_of;
+use e2e::scenarios::caught;
 use e2e::until::until;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Api, ListParams, Patch, PatchParams};
@@ -47,8 +48,18 @@ pub(crate) async fn moves(bed: &mut Bed) -> Result<()> {
     let bed = &*bed;
     let setup = released(bed).await?;
     let second = bed.second_plane().await?;
-    for plane in [&bed.plane, &second.plane] {
-        install(&setup, plane).await?;
+    let ended = caught(there_and_back(bed, &setup, &second.plane)).await;
+    if ended.is_err()
+        && let Err(missing) = second.keep_evidence().await
+    {
+        println!("  not all evidence of the second plane could be kept: {missing:#}");
+    }
+    ended
+}
+
+async fn there_and_back(bed: &Bed, setup: &Setup, second: &Plane) -> Result<()> {
+    for plane in [&bed.plane, second] {
+        install(setup, plane).await?;
         known_to_clusterctl(&plane.client()).await?;
     }
     let client = bed.client();
@@ -56,24 +67,24 @@ pub(crate) async fn moves(bed: &mut Bed) -> Result<()> {
     let manifests = Manifests::new(MOVED, "demo")?;
     manifests.apply(&client).await?;
     let here = Side { plane: &bed.plane, handle: ClusterHandle::new(&client, &manifests) };
-    let there = Side { plane: &second.plane, handle: ClusterHandle::new(&second.plane.client(), &manifests) };
+    let there = Side { plane: second, handle: ClusterHandle::new(&second.client(), &manifests) };
     here.handle.until_control_plane_data(PATIENCE).await?;
     let before = here.what_there_is(bed).await?;
     before.given.is_whole()?;
-    let begun = [(&here, bed.plane.mark()), (&there, second.plane.mark())];
+    let begun = [(&here, bed.plane.mark()), (&there, second.mark())];
 
     dry_run(bed, &here, &there, &before).await.context("a dry run")?;
-    refused_without_the_plugin(&setup, &here, &there).await?;
+    refused_without_the_plugin(setup, &here, &there).await?;
     ensure!(here.what_there_is(bed).await? == before, "a move that was refused has changed something");
 
     let writers = History::begin(bed.world(), MOVED, &here.handle.etcd_access().await?, LOAD).await?;
-    let whole = script(&setup, "clusterctl-whole", "")?;
+    let whole = script(setup, "clusterctl-whole", "")?;
     here.move_to(&there, &whole).await.context("there")?;
     same(&before, &there.what_there_is(bed).await?)?;
-    given_up(&setup, &there, &here, &whole).await.context("given up")?;
+    given_up(setup, &there, &here, &whole).await.context("given up")?;
     same(&before, &there.what_there_is(bed).await?)?;
     for cut in CUTS {
-        there.cut(&setup, &here, cut).await?;
+        there.cut(setup, &here, cut).await?;
     }
     there.move_to(&here, &whole).await.context("back")?;
     same(&before, &here.what_there_is(bed).await?)?;
@@ -100,7 +111,7 @@ pub(crate) async fn moves(bed: &mut Bed) -> Result<()> {
     there.handle.delete("Cluster", "demo").await?;
     there.handle.until_nothing_is_left(&KINDS, PATIENCE).await?;
     ensure!(bed.machines.list()?.iter().all(|machine| machine.spec().namespace != MOVED), "machines are left");
-    uninstall(&setup, &bed.plane).await
+    uninstall(setup, &bed.plane).await
 }
 
 /// One management plane, and the cluster in it.
