@@ -24,7 +24,7 @@ use serde_json::json;
 /// Days that the certificates are still good for: more than a rollout waits for by default.
 const LEFT: i64 = 100;
 /// Days since a certificate has expired.
-const EXPIRED: i64 = -2;
+pub(crate) const EXPIRED: i64 = -2;
 
 /// Three members serve with certificates that are not good for long. As soon as that is less than the spec asks for, their
 /// Machines are replaced, one after the other; the new ones are good for a year, and stay.
@@ -130,13 +130,13 @@ async fn nobody_is_blamed(handle: &ClusterHandle, why: &str) -> Result<()> {
 }
 
 /// The cluster's own CA.
-async fn authority(handle: &ClusterHandle) -> Result<Authority> {
+pub(crate) async fn authority(handle: &ClusterHandle) -> Result<Authority> {
     let ca = api::names::ca_secret(&handle.cluster);
     Authority::from_pem(&handle.secret(&ca, "tls.crt").await?, &handle.secret(&ca, "tls.key").await?)
 }
 
 /// A member's identity that expires in so many days.
-fn identity(authority: &Authority, member: &MemberStatus, days: i64) -> Result<Identity> {
+pub(crate) fn identity(authority: &Authority, member: &MemberStatus, days: i64) -> Result<Identity> {
     let host = member.client_url.trim_start_matches("https://").trim_end_matches(":2379");
     let names = [member.name.as_str(), host, "127.0.0.1", "localhost"].map(str::to_owned).to_vec();
     let expires = in_days(days).to_zoned(TimeZone::UTC).date();

@@ -4,7 +4,7 @@
 
 use crate::deletion::all_is_gone;
 use crate::departures::{only_theirs, replaced};
-use crate::during::{CUT_OFF, FROZEN, Fault, KILLED, UNHEARD, nothing_is_begun};
+use crate::during::{CUT_OFF, DEAF, FROZEN, Fault, KILLED, UNHEARD, nothing_is_begun};
 use crate::ill::{IMPATIENT, STALL, all_are_well, checked, copies_are_saved, unavailability_is_told, unhealthy_after};
 use crate::rolls::{FOLLOWERS, follow, nothing_is_lost};
 use crate::scale::data_of;
@@ -17,7 +17,7 @@ use e2e::observer::Silence;
 use e2e::until::until;
 use futures::future::try_join_all;
 use futures::{StreamExt, TryStreamExt, stream};
-use local_infrastructure::machine::{Machine, Way};
+use local_infrastructure::machine::Machine;
 use std::time::Duration;
 
 /// How long it may take until it is told that there is no quorum.
@@ -27,7 +27,7 @@ const STEADY: Duration = Duration::from_secs(16);
 /// Seconds until a member counts as unhealthy where the network comes back. TCP sends again what was lost at intervals
 /// that double, and etcd keeps its connections: one may be silent for as long again as the network was cut, which is
 /// half a minute. A member that the leader does not hear meanwhile cannot be told from one that is ill.
-const BACK_OFF: i64 = 40;
+pub(crate) const BACK_OFF: i64 = 40;
 /// Clusters side by side.
 const AT_ONCE: usize = 2;
 
@@ -94,9 +94,6 @@ async fn strikes(bed: &Bed, handle: &ClusterHandle, name: &str, fault: Lasting) 
     bed.fault(&format!("{name}: {loss}"), &[&machine], Silence::Lasting);
     loss.strike(&machine).await
 }
-
-/// They hear nobody, and would be heard.
-const DEAF: Fault = Fault::new("deaf", |machine| machine.cut_off_one_way(Way::In), Some(Machine::reconnect));
 
 /// What happens to a quorum or to all of three, to how many machines, and after how many seconds a member counts as
 /// unhealthy when it is over. Where all are slow there is a quorum: see [`slow_disks`](crate::ill::slow_disks).
