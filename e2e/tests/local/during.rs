@@ -30,7 +30,7 @@ use serde_json::json;
 use std::time::{Duration, Instant};
 use victim::{Found, SMALL, Victim, find};
 
-pub(crate) use fault::{CUT_OFF, DEAF, FROZEN, Fault, KILLED, ROBBED, UNHEARD};
+pub(crate) use fault::{CORRUPTED, CUT_OFF, DEAF, FROZEN, Fault, KILLED, OLDER, ROBBED, UNHEARD};
 pub(crate) use passing::with_faults_that_end;
 
 /// Clusters side by side: one has up to seven machines.

@@ -59,9 +59,9 @@ pub(crate) const UNHEARD: Fault =
 pub(crate) const DEAF: Fault = Fault::new("deaf", |machine| machine.cut_off_one_way(Way::In), Some(Machine::reconnect));
 pub(crate) const ROBBED: Fault = Fault::new("robbed", Machine::rob_disk, None);
 /// A byte of its log is another one than was written.
-const CORRUPTED: Fault = Fault { needs: Needs::Log, ..Fault::new("corrupted", Machine::corrupt_log, None) };
+pub(crate) const CORRUPTED: Fault = Fault { needs: Needs::Log, ..Fault::new("corrupted", Machine::corrupt_log, None) };
 /// It gets older data back.
-const OLDER: Fault = Fault { needs: Needs::OlderCopy, ..Fault::new("older", Machine::put_back_data, None) };
+pub(crate) const OLDER: Fault = Fault { needs: Needs::OlderCopy, ..Fault::new("older", Machine::put_back_data, None) };
 /// What it shows to clients and to the other members has expired, and its etcd starts again.
 const EXPIRED: Fault = Fault { needs: Needs::Expired, ..Fault::new("expired", show_kept_certificates, None) };
 /// No room is left on its disk, and its etcd crashes: without room it does not start again.
