@@ -4,7 +4,7 @@
 use crate::bring_up::PATIENCE;
 use crate::departures::{only_theirs, replaced};
 use crate::ill::{self, CRASH, ILLNESS, IMPATIENT, STALL};
-use crate::rolls::{FOLLOWERS, changed, judged, nothing_is_lost, rolled};
+use crate::rolls::{FOLLOWERS, changed, judged, nothing_is_lost, now, rolled};
 use crate::scale::{LOAD, data_of};
 use crate::shrinks::alone;
 use anyhow::{Context, Result, ensure};
@@ -154,7 +154,6 @@ async fn expire_in(handle: &ClusterHandle, after: i64, before: i64) -> Result<Op
     Ok((expire.len() == 3 && expire.iter().all(is_so)).then_some(()))
 }
 
-#[expect(clippy::disallowed_methods, reason = "certificates expire by the clock")]
 fn in_days(days: i64) -> Timestamp {
-    Timestamp::now().saturating_add(SignedDuration::from_hours(24 * days)).unwrap_or(Timestamp::MAX)
+    now().saturating_add(SignedDuration::from_hours(24 * days)).unwrap_or(Timestamp::MAX)
 }
