@@ -77,6 +77,23 @@ const FIRST_PAGES: u64 = 128 * 1024;
 const REPLACE: &str = "cd /etc/etcd/pki && for kind in key crt; do cp -p $1.$kind new.$kind; done && \
     printf %s \"$2\" > new.key && printf %s \"$3\" > new.crt && mv new.key $1.key && mv new.crt $1.crt";
 
+/// Puts a key and a certificate beside what etcd shows.
+const KEEP: &str = "cd /etc/etcd/pki && for kind in key crt; do cp -p $1.$kind kept.$1.$kind; done && \
+    printf %s \"$2\" > kept.$1.key && printf %s \"$3\" > kept.$1.crt";
+
+/// Puts them in the place of what etcd shows, and has it begin again: connections that are open would go on.
+const SHOW: &str = concat!(
+    send!(),
+    r#"
+set -e
+cd /etc/etcd/pki
+for which in server peer; do
+    for kind in key crt; do mv kept.$which.$kind $which.$kind; done
+done
+send KILL
+"#
+);
+
 /// Slows a machine's network down, in both directions.
 ///
 /// # Errors
@@ -178,6 +195,22 @@ pub fn corrupt_database(machine: &Machine) -> Done<()> {
 /// When the machine does not run, or has no such certificate.
 pub async fn replace_certificate(machine: &impl Host, which: &str, identity: &Identity) -> Result<()> {
     said(machine, &["sh", "-c", REPLACE, "sh", which, &identity.key, &identity.certificate]).await.map(drop)
+}
+
+/// Keeps a certificate on the machine, and its key, for [`show_kept_certificates`] to show them.
+///
+/// # Errors
+/// As for [`replace_certificate`].
+pub async fn keep_certificate(machine: &impl Host, which: &str, identity: &Identity) -> Result<()> {
+    said(machine, &["sh", "-c", KEEP, "sh", which, &identity.key, &identity.certificate]).await.map(drop)
+}
+
+/// Has etcd show what [`keep_certificate`] has kept, to clients and to other members, from a new start on.
+///
+/// # Errors
+/// When the machine does not run, nothing is kept for one of the two, or there is no etcd.
+pub fn show_kept_certificates(machine: &Machine) -> Done<()> {
+    inside(machine, &["sh", "-c", SHOW]).map(drop)
 }
 
 /// A command that lets a device send so much in a second, and no more. The rest waits.

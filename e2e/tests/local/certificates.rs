@@ -4,7 +4,7 @@
 use crate::bring_up::PATIENCE;
 use crate::departures::{only_theirs, replaced};
 use crate::ill::{self, CRASH, ILLNESS, IMPATIENT, STALL};
-use crate::rolls::{FOLLOWERS, changed, judged, nothing_is_lost, rolled};
+use crate::rolls::{FOLLOWERS, changed, judged, nothing_is_lost, now, rolled};
 use crate::scale::{LOAD, data_of};
 use crate::shrinks::alone;
 use anyhow::{Context, Result, ensure};
@@ -24,7 +24,7 @@ use serde_json::json;
 /// Days that the certificates are still good for: more than a rollout waits for by default.
 const LEFT: i64 = 100;
 /// Days since a certificate has expired.
-const EXPIRED: i64 = -2;
+pub(crate) const EXPIRED: i64 = -2;
 
 /// Three members serve with certificates that are not good for long. As soon as that is less than the spec asks for, their
 /// Machines are replaced, one after the other; the new ones are good for a year, and stay.
@@ -130,13 +130,13 @@ async fn nobody_is_blamed(handle: &ClusterHandle, why: &str) -> Result<()> {
 }
 
 /// The cluster's own CA.
-async fn authority(handle: &ClusterHandle) -> Result<Authority> {
+pub(crate) async fn authority(handle: &ClusterHandle) -> Result<Authority> {
     let ca = api::names::ca_secret(&handle.cluster);
     Authority::from_pem(&handle.secret(&ca, "tls.crt").await?, &handle.secret(&ca, "tls.key").await?)
 }
 
 /// A member's identity that expires in so many days.
-fn identity(authority: &Authority, member: &MemberStatus, days: i64) -> Result<Identity> {
+pub(crate) fn identity(authority: &Authority, member: &MemberStatus, days: i64) -> Result<Identity> {
     let host = member.client_url.trim_start_matches("https://").trim_end_matches(":2379");
     let names = [member.name.as_str(), host, "127.0.0.1", "localhost"].map(str::to_owned).to_vec();
     let expires = in_days(days).to_zoned(TimeZone::UTC).date();
@@ -154,7 +154,6 @@ async fn expire_in(handle: &ClusterHandle, after: i64, before: i64) -> Result<Op
     Ok((expire.len() == 3 && expire.iter().all(is_so)).then_some(()))
 }
 
-#[expect(clippy::disallowed_methods, reason = "certificates expire by the clock")]
 fn in_days(days: i64) -> Timestamp {
-    Timestamp::now().saturating_add(SignedDuration::from_hours(24 * days)).unwrap_or(Timestamp::MAX)
+    now().saturating_add(SignedDuration::from_hours(24 * days)).unwrap_or(Timestamp::MAX)
 }

@@ -1,19 +1,22 @@
 //! Our manager's clock jumps, as when somebody sets it, or a computer wakes up: two hours ahead, two hours back, and
 //! more than a year ahead, where every member's certificate counts as expired.
 
+mod middle;
+
 use crate::away::deleted;
 use crate::departures::only_theirs;
 use crate::ill::{IMPATIENT, all_are_well, checked};
 use crate::load::LowLoad;
-use crate::shrinks::{alone, are_well, wanted};
+use crate::shrinks::{alone, are_well};
 use anyhow::{Context, Result, ensure};
 use api::etcd_cluster::EtcdClusterStatus;
 use e2e::bed::clock::Clock;
 use e2e::bed::{Bed, ClusterHandle, Manifests};
 use e2e::observer::Silence;
-use e2e::until::until;
 use futures::try_join;
 use std::time::Duration;
+
+pub(crate) use middle::jump_while_a_machine_boots;
 
 /// More than any time that we wait for, and less than certificates reach back.
 const HOURS: i64 = 2 * 3600;
@@ -21,10 +24,6 @@ const HOURS: i64 = 2 * 3600;
 const YEAR: i64 = 400 * 24 * 3600;
 /// How long a clock stays wrong: several times what it takes until a member counts as unhealthy.
 const STAYS: Duration = Duration::from_secs(16);
-/// How long the first machine that joins waits before it boots: the clock jumps meanwhile.
-const BOOTS: Duration = Duration::from_secs(8);
-/// How long it may take until that machine runs.
-const RUNS: Duration = Duration::from_secs(60);
 
 /// All is well, and the clock jumps. Two hours, whichever way: nobody is removed or replaced, and all are well by the
 /// wrong clock too. More than a year: Machines may be replaced, as their certificates have expired by that clock, but
@@ -55,58 +54,24 @@ pub(crate) async fn jump_while_all_is_well(bed: &mut Bed) -> Result<()> {
         deleted(bed, &handle, mark, &[])?;
     }
     bed.fault("the manager's clock goes to a time after the certificates", &[], Silence::Lasting);
-    a_year_ahead(&clock, &handle).await?;
+    a_year_ahead(&clock, &[&handle], STAYS).await?;
     comes_to_rest(bed, &handle, &before.cluster_id).await?;
     load.judged().await?;
     the_right_one(bed).await
 }
 
-/// One member grows to three, and the clock jumps while the first new machine boots. Two hours, whichever way: it
-/// becomes a member by the wrong clock, and no Machine is replaced. More than a year: when the clock is right again,
-/// there are three members, and nothing is lost.
-pub(crate) async fn jump_while_a_machine_boots(bed: &mut Bed) -> Result<()> {
-    let clock = of_the_manager(bed).await?;
-    for (ahead, namespace) in [(HOURS, "clocks-ahead"), (-HOURS, "clocks-back"), (YEAR, "clocks-year")] {
-        let manifests = checked(Manifests::new(namespace, "demo")?.replicas(1), IMPATIENT);
-        let handle = alone(bed, manifests).await?;
-        let load = LowLoad::begin(bed, &handle).await?;
-        let before = handle.membership(&bed.machines, &handle.etcd_machines().await?).await?;
-        let boots = handle.member_names(2).pop().context("there is no second member")?;
-        bed.machines.fault_boot_delay(namespace, &boots, BOOTS)?;
-        let mark = bed.plane.mark();
-        wanted(&handle, 3).await?;
-        until(format!("{boots} of {namespace} is about to boot"), RUNS, async || {
-            Ok(bed.machines.get(namespace, &boots)?.is_running().then_some(()))
-        })
-        .await?;
-        if ahead == YEAR {
-            a_year_ahead(&clock, &handle).await?;
-        } else {
-            clock.jump(ahead)?;
-            let machines = are_well(bed, &handle, 3).await.with_context(|| format!("the clock is {ahead} s ahead"))?;
-            ensure!(machines == handle.member_names(3), "{namespace}: the Machines are {machines:?}");
-            is_sane(&handle.status().await?).with_context(|| format!("the clock is {ahead} s ahead"))?;
-            clock.jump(0)?;
-            tokio::time::sleep(STAYS).await;
-            deleted(bed, &handle, mark, &[])?;
-        }
-        comes_to_rest(bed, &handle, &before.cluster_id).await?;
-        load.judged().await.context(namespace)?;
-        bed.machines.clear_faults(namespace, &boots)?;
-    }
-    the_right_one(bed).await
-}
-
-/// The clock is more than a year ahead for a while. What it does meanwhile is told.
-async fn a_year_ahead(clock: &Clock, handle: &ClusterHandle) -> Result<()> {
+/// The clock is more than a year ahead for so long. What is done meanwhile is told.
+async fn a_year_ahead(clock: &Clock, handles: &[&ClusterHandle], stays: Duration) -> Result<()> {
     clock.jump(YEAR)?;
-    tokio::time::sleep(STAYS).await;
-    let (status, machines) = try_join!(handle.status(), handle.etcd_machines())?;
-    println!("  {}: a year ahead there are {machines:?}", handle.namespace);
-    for condition in status.conditions.iter().filter(|condition| !condition.message.is_empty()) {
-        println!("    {} is {} {}: {}", condition.type_, condition.status, condition.reason, condition.message);
+    tokio::time::sleep(stays).await;
+    for handle in handles {
+        let (status, machines) = try_join!(handle.status(), handle.etcd_machines())?;
+        println!("  {}: a year ahead there are {machines:?}", handle.namespace);
+        for condition in status.conditions.iter().filter(|condition| !condition.message.is_empty()) {
+            println!("    {} is {} {}: {}", condition.type_, condition.status, condition.reason, condition.message);
+        }
+        is_sane(&status).context("a year ahead")?;
     }
-    is_sane(&status).context("a year ahead")?;
     clock.jump(0)
 }
 

@@ -1,11 +1,14 @@
 //! A machine fails for good while its cluster is being changed, in each way and in each change. Nobody helps: its
 //! member is replaced, the change is carried out, and nothing that was acknowledged is lost. Where it fails for a
-//! moment only, nobody is replaced.
+//! moment only, or takes the quorum with it for a while, nobody is replaced.
 
+mod fault;
 mod passing;
+mod quorum;
 mod victim;
 
 use crate::bring_up::PATIENCE;
+use crate::certificates;
 use crate::deletion::all_is_gone;
 use crate::departures::only_theirs;
 use crate::ill::{IMPATIENT, STALL, checked, copies_are_saved, unavailability_is_told};
@@ -14,17 +17,20 @@ use crate::scale::data_of;
 use crate::shrinks::{alone, wanted};
 use anyhow::{Context, Result, ensure};
 use e2e::bed::data::{DataLoss, on};
+use e2e::bed::illness::{keep_certificate, small_disk};
 use e2e::bed::{Bed, ClusterHandle, Manifests};
-use e2e::history::History;
+use e2e::history::{Figures, History};
 use e2e::observer::Silence;
 use e2e::scenarios::tries_every_place;
 use e2e::until::until;
+use fault::{Action, FAULTS, Needs, ONCE};
 use futures::{StreamExt, TryStreamExt, stream};
-use local_infrastructure::machine::{Machine, Result as Done, Way};
+use local_infrastructure::machine::Machine;
 use serde_json::json;
 use std::time::{Duration, Instant};
-use victim::{Found, Victim, find};
+use victim::{Found, SMALL, Victim, find};
 
+pub(crate) use fault::{CORRUPTED, CUT_OFF, DEAF, FROZEN, Fault, KILLED, OLDER, ROBBED, UNHEARD};
 pub(crate) use passing::with_faults_that_end;
 
 /// Clusters side by side: one has up to seven machines.
@@ -36,57 +42,6 @@ const GRACE: i64 = 30;
 const ENDS: Duration = Duration::from_secs(420);
 /// How long it is looked at that nothing is done: a few times what it takes until a member counts as unhealthy.
 const STEADY: Duration = Duration::from_secs(12);
-
-type Action = fn(&Machine) -> Done<()>;
-
-/// What happens to a machine.
-pub(crate) struct Fault {
-    pub(crate) name: &'static str,
-    pub(crate) begins: Action,
-    /// What ends it; nothing brings back a disk.
-    pub(crate) ends: Option<Action>,
-    needs: Needs,
-}
-
-/// What has to be there before.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Needs {
-    Nothing,
-    /// The log of its etcd.
-    Log,
-    /// A copy of its data from before its last start.
-    OlderCopy,
-}
-
-impl Fault {
-    pub(crate) const fn new(name: &'static str, begins: Action, ends: Option<Action>) -> Self {
-        Self { name, begins, ends, needs: Needs::Nothing }
-    }
-
-    /// Whether it can happen to one that has this part. One that has just come was never started before.
-    fn fits(&self, victim: Victim) -> bool {
-        self.needs != Needs::OlderCopy || victim != Victim::Newcomer
-    }
-
-    /// Whether it can happen to this machine by now.
-    fn can_strike(&self, found: &Found) -> bool {
-        // Who has told its URL has a log.
-        self.needs == Needs::Nothing || found.url.as_ref().is_some_and(|url| !url.is_empty())
-    }
-}
-
-pub(crate) const KILLED: Fault = Fault::new("killed", Machine::kill, Some(Machine::power_on));
-pub(crate) const FROZEN: Fault = Fault::new("frozen", Machine::freeze, Some(Machine::thaw));
-pub(crate) const CUT_OFF: Fault = Fault::new("cut-off", Machine::cut_off, Some(Machine::reconnect));
-pub(crate) const UNHEARD: Fault =
-    Fault::new("unheard", |machine| machine.cut_off_one_way(Way::Out), Some(Machine::reconnect));
-pub(crate) const ROBBED: Fault = Fault::new("robbed", Machine::rob_disk, None);
-/// A byte of its log is another one than was written.
-const CORRUPTED: Fault = Fault { needs: Needs::Log, ..Fault::new("corrupted", Machine::corrupt_log, None) };
-/// It gets older data back.
-const OLDER: Fault = Fault { needs: Needs::OlderCopy, ..Fault::new("older", Machine::put_back_data, None) };
-
-static FAULTS: [Fault; 7] = [KILLED, FROZEN, CUT_OFF, UNHEARD, ROBBED, CORRUPTED, OLDER];
 
 /// What is done to the cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,7 +86,8 @@ impl Change {
         }
     }
 
-    /// Every fault that fits, each with another victim; with `E2E_EVERY_PLACE` set, each with every victim.
+    /// Every fault that fits, each with another victim; with `E2E_EVERY_PLACE` set, each with every victim. Then those
+    /// that come into this change alone.
     fn stories(self, bed: &Bed) -> Vec<Story<'_>> {
         let mut stories = Vec::new();
         for (number, fault) in FAULTS.iter().enumerate() {
@@ -141,6 +97,8 @@ impl Change {
             let chosen = victims.iter().cycle().skip(number + self as usize).take(most);
             stories.extend(chosen.map(|victim| Story { bed, change: self, fault, victim: *victim }));
         }
+        let here = ONCE.iter().filter(|(change, ..)| *change == self);
+        stories.extend(here.map(|&(change, fault, victim)| Story { bed, change, fault, victim }));
         stories
     }
 }
@@ -201,36 +159,29 @@ impl Story<'_> {
     async fn tell(&self) -> Result<()> {
         let (bed, (before, after)) = (self.bed, self.change.sizes());
         let handle = match self.change {
-            Change::BringUp => comes_up(bed, &self.name(), after).await?,
-            _ => up(bed, &self.name(), before).await?,
+            Change::BringUp => comes_up(bed, self.manifests(after)?).await?,
+            _ => alone(bed, self.manifests(before)?).await?,
         };
         // The Machines of all are made at once.
         let old = handle.member_names(before);
         let etcd =
             until("the members agree", PATIENCE, async || Ok(Some(handle.membership(&bed.machines, &old).await?)))
                 .await?;
-        if self.fault.needs == Needs::OlderCopy {
-            // Of each member, as who it will be is not known yet.
-            let machines = bed.machines_of(&handle.namespace, &old)?;
-            copies_are_saved(bed, &handle, &machines, DataLoss::OlderCopy).await?;
+        // Of each member, as who it will be is not known yet.
+        let machines = bed.machines_of(&handle.namespace, &old)?;
+        match self.fault.needs {
+            Needs::OlderCopy => copies_are_saved(bed, &handle, &machines, DataLoss::OlderCopy).await?,
+            Needs::Expired => keep_expired(&handle, &machines).await?,
+            Needs::Nothing | Needs::Log | Needs::SmallDisk => {}
         }
         let writers =
             History::begin(bed.world(), &handle.namespace, &handle.staged_etcd_access().await?, FOLLOWERS).await?;
 
-        let (mut dead, mut leaves) = (Vec::<Found>::new(), None);
-        match self.change {
-            Change::BringUp => {}
-            Change::Departure => {
-                let found = find(bed, &handle, &old, Victim::Follower, &[]).await?.context("there is no follower")?;
-                handle.delete("Machine", &found.machine).await?;
-                leaves = Some(found.machine);
-            }
-            Change::Growth | Change::ScaleDown => wanted(&handle, after).await?,
-            Change::Rollout => changed(&handle, &another_spec()).await?,
-            Change::Repair => {
-                let first = find(bed, &handle, &old, Victim::Follower, &[]).await?.context("there is no follower")?;
-                self.strikes(&handle, first, &KILLED, &mut dead, &writers).await?;
-            }
+        let mut dead = Vec::<Found>::new();
+        let leaves = self.begins(&handle, &old).await?;
+        if self.change == Change::Repair {
+            let first = find(bed, &handle, &old, Victim::Follower, &[]).await?.context("there is no follower")?;
+            self.strikes(&handle, first, &KILLED, &mut dead, &writers).await?;
         }
         let found = until(format!("{} is there", self.victim.name()), PATIENCE, async || {
             if !self.is_under_way(&handle, &old).await? {
@@ -258,15 +209,48 @@ impl Story<'_> {
         self.ends_well(&handle, &machines, writers).await
     }
 
-    /// With these Machines nothing that was acknowledged is lost. When the Cluster is deleted, all of it goes.
+    /// What the cluster is made from: with one disk that can be filled, where that is to happen.
+    fn manifests(&self, members: usize) -> Result<Manifests> {
+        let manifests = manifests(&self.name(), members)?;
+        if self.fault.needs != Needs::SmallDisk {
+            return Ok(manifests);
+        }
+        Ok(manifests.with("EtcdCluster", |etcd| {
+            etcd["spec"]["etcdadmConfigSpec"]["preEtcdadmCommands"] = json!([small_disk(SMALL)]);
+        }))
+    }
+
+    /// The change begins; a repair begins when somebody fails. Gives the Machine that a person has deleted for it.
+    async fn begins(&self, handle: &ClusterHandle, old: &[String]) -> Result<Option<String>> {
+        match self.change {
+            Change::BringUp | Change::Repair => {}
+            Change::Growth | Change::ScaleDown => wanted(handle, self.change.sizes().1).await?,
+            Change::Rollout => changed(handle, &another_spec()).await?,
+            Change::Departure => {
+                let found = find(self.bed, handle, old, Victim::Follower, &[]).await?;
+                let leaves = found.context("there is no follower")?.machine;
+                handle.delete("Machine", &leaves).await?;
+                return Ok(Some(leaves));
+            }
+        }
+        Ok(None)
+    }
+
+    /// With these Machines nothing that was acknowledged is lost, and nobody waited for long. When the Cluster is
+    /// deleted, all of it goes.
     async fn ends_well(&self, handle: &ClusterHandle, machines: &[String], writers: History) -> Result<()> {
-        only_theirs(self.bed, handle, machines).await?;
-        // After a rollout no member is left that has the log from its beginning.
-        let data = if self.change == Change::Rollout { Vec::new() } else { data_of(self.bed, handle, machines)? };
-        let figures = nothing_is_lost(handle, writers, &data).await?;
+        let figures = self.is_kept(handle, machines, writers).await?;
         ensure!(figures.longest_stall <= STALL, "{figures}");
         handle.delete("Cluster", &handle.cluster).await?;
         all_is_gone(self.bed, handle).await
+    }
+
+    /// With these Machines nothing that was acknowledged is lost.
+    async fn is_kept(&self, handle: &ClusterHandle, machines: &[String], writers: History) -> Result<Figures> {
+        only_theirs(self.bed, handle, machines).await?;
+        // After a rollout no member is left that has the log from its beginning.
+        let data = if self.change == Change::Rollout { Vec::new() } else { data_of(self.bed, handle, machines)? };
+        nothing_is_lost(handle, writers, &data).await
     }
 
     /// Whether the change has got so far that it has to be finished in another way than it was begun.
@@ -381,6 +365,20 @@ async fn carried_out(
     .await
 }
 
+/// Each of these members gets certificates that have expired, which its etcd does not show yet.
+async fn keep_expired(handle: &ClusterHandle, machines: &[Machine]) -> Result<()> {
+    let (authority, members) = (certificates::authority(handle).await?, handle.status().await?.members);
+    for machine in machines {
+        let name = &machine.spec().name;
+        let member = members.iter().find(|member| member.machine == *name).context("it is not a member")?;
+        let expired = certificates::identity(&authority, member, certificates::EXPIRED)?;
+        for which in ["server", "peer"] {
+            keep_certificate(machine, which, &expired).await.with_context(|| name.clone())?;
+        }
+    }
+    Ok(())
+}
+
 /// Clients follow what is published, but for what nobody answers at.
 fn ask_the_living(published: &str, dead: &[Found], writers: &History) {
     let answers = |url: &&str| !dead.iter().any(|dead| dead.url.as_deref() == Some(*url));
@@ -392,13 +390,13 @@ async fn up(bed: &Bed, namespace: &str, members: usize) -> Result<ClusterHandle>
     alone(bed, manifests(namespace, members)?).await
 }
 
-/// The same of one that comes up, and of which two members vote.
-async fn comes_up(bed: &Bed, namespace: &str, members: usize) -> Result<ClusterHandle> {
-    let (client, manifests) = (bed.client(), manifests(namespace, members)?.without_control_plane());
-    ClusterHandle::make_namespace(&client, namespace).await?;
+/// A cluster of these manifests that comes up, and of which two members vote.
+async fn comes_up(bed: &Bed, manifests: Manifests) -> Result<ClusterHandle> {
+    let (client, manifests) = (bed.client(), manifests.without_control_plane());
+    ClusterHandle::make_namespace(&client, &manifests.namespace).await?;
     let handle = ClusterHandle::new(&client, &manifests);
     manifests.apply(&client).await?;
-    until(format!("two members of {namespace} vote"), PATIENCE, async || {
+    until(format!("two members of {} vote", handle.namespace), PATIENCE, async || {
         let status = handle.status().await?;
         ensure!(status.endpoints.split(',').count() >= 2, "published is {:?}", status.endpoints);
         Ok(Some(()))

@@ -2,23 +2,26 @@
 //! hangs for good, or has lost its data, is replaced without help; of a quorum and of all nobody is, and they come
 //! back.
 
-use crate::deletion::all_is_gone;
+mod data;
+
 use crate::departures::{only_theirs, replaced};
-use crate::during::{CUT_OFF, FROZEN, Fault, KILLED, UNHEARD, nothing_is_begun};
+use crate::during::{CUT_OFF, DEAF, FROZEN, Fault, KILLED, UNHEARD, nothing_is_begun};
 use crate::ill::{IMPATIENT, STALL, all_are_well, checked, copies_are_saved, unavailability_is_told, unhealthy_after};
 use crate::rolls::{FOLLOWERS, follow, nothing_is_lost};
 use crate::scale::data_of;
 use crate::shrinks::alone;
 use anyhow::{Context, Result, ensure};
 use e2e::bed::data::{DataLoss, on};
-use e2e::bed::{Bed, ClusterHandle, Manifests};
+use e2e::bed::{Bed, ClusterHandle, Manifests, Membership};
 use e2e::history::History;
 use e2e::observer::Silence;
 use e2e::until::until;
 use futures::future::try_join_all;
 use futures::{StreamExt, TryStreamExt, stream};
-use local_infrastructure::machine::{Machine, Way};
+use local_infrastructure::machine::Machine;
 use std::time::Duration;
+
+pub(crate) use data::of_a_quorum_that_loses_its_data;
 
 /// How long it may take until it is told that there is no quorum.
 const TOLD: Duration = Duration::from_secs(60);
@@ -27,7 +30,7 @@ const STEADY: Duration = Duration::from_secs(16);
 /// Seconds until a member counts as unhealthy where the network comes back. TCP sends again what was lost at intervals
 /// that double, and etcd keeps its connections: one may be silent for as long again as the network was cut, which is
 /// half a minute. A member that the leader does not hear meanwhile cannot be told from one that is ill.
-const BACK_OFF: i64 = 40;
+pub(crate) const BACK_OFF: i64 = 40;
 /// Clusters side by side.
 const AT_ONCE: usize = 2;
 
@@ -95,9 +98,6 @@ async fn strikes(bed: &Bed, handle: &ClusterHandle, name: &str, fault: Lasting) 
     loss.strike(&machine).await
 }
 
-/// They hear nobody, and would be heard.
-const DEAF: Fault = Fault::new("deaf", |machine| machine.cut_off_one_way(Way::In), Some(Machine::reconnect));
-
 /// What happens to a quorum or to all of three, to how many machines, and after how many seconds a member counts as
 /// unhealthy when it is over. Where all are slow there is a quorum: see [`slow_disks`](crate::ill::slow_disks).
 static OF_MANY: [(&Fault, usize, i64); 8] = [
@@ -127,7 +127,7 @@ async fn come_back(bed: &Bed, fault: &Fault, number: usize, patience: i64) -> Re
     let ends = fault.ends.context("it does not end")?;
     let handle = up(bed, &format!("lasting-{}-{number}", fault.name)).await?;
     let names = handle.etcd_machines().await?;
-    let before = (handle.membership(&bed.machines, &names).await?, handle.status().await?.endpoints);
+    let before = etcd(bed, &handle, &names).await?;
     let writers =
         History::begin(bed.world(), &handle.namespace, &handle.staged_etcd_access().await?, FOLLOWERS).await?;
     let machines = bed.machines_of(&handle.namespace, &names[..number])?;
@@ -139,32 +139,27 @@ async fn come_back(bed: &Bed, fault: &Fault, number: usize, patience: i64) -> Re
     unhealthy_after(&handle, patience).await?;
     bed.fault_is_over(&format!("{number} of {}: that is over", handle.namespace), &theirs);
     try_join_all(machines.iter().map(|machine| on(machine, ends))).await?;
-    all_are_well(&handle).await?;
-    let after = until("every member answers", TOLD, async || {
-        Ok(Some((handle.membership(&bed.machines, &names).await?, handle.status().await?.endpoints)))
-    })
-    .await?;
-    ensure!(after == before, "etcd was {before:?}, and is {after:?}");
-    nothing_is_begun(&handle).await?;
+    is_as_before(bed, &handle, &names, &before).await?;
     nothing_is_lost(&handle, writers, &data_of(bed, &handle, &names)?).await?;
     Ok(())
 }
 
-/// Two of three lose their disks, and with them the quorum loses its data: it is told, and nothing is done, as the third
-/// has all that there is. Neither of them begins again. When the Cluster is deleted, all of it goes.
-pub(crate) async fn of_a_quorum_that_loses_its_data(bed: &mut Bed) -> Result<()> {
-    let handle = up(bed, "lasting-quorum-robbed").await?;
-    let names = handle.etcd_machines().await?;
-    let machines = bed.machines_of(&handle.namespace, &names[..2])?;
-    let theirs: Vec<&Machine> = machines.iter().collect();
-    bed.fault("two of three lose their disks", &theirs, Silence::Lasting);
-    try_join_all(machines.iter().map(|machine| on(machine, Machine::rob_disk))).await?;
-    is_told_and_left_alone(&handle, &names).await?;
-    for machine in &machines {
-        DataLoss::RobbedDisk.has_left_no_trace(machine).await.with_context(|| machine.spec().name.clone())?;
-    }
-    handle.delete("Cluster", &handle.cluster).await?;
-    all_is_gone(bed, &handle).await
+/// The members by their own word, and what is published.
+async fn etcd(bed: &Bed, handle: &ClusterHandle, names: &[String]) -> Result<(Membership, String)> {
+    Ok((handle.membership(&bed.machines, names).await?, handle.status().await?.endpoints))
+}
+
+/// All are well again, and nobody was replaced, removed or deleted.
+async fn is_as_before(
+    bed: &Bed,
+    handle: &ClusterHandle,
+    names: &[String],
+    before: &(Membership, String),
+) -> Result<()> {
+    all_are_well(handle).await?;
+    let after = until("every member answers", TOLD, async || etcd(bed, handle, names).await.map(Some)).await?;
+    ensure!(after == *before, "etcd was {before:?}, and is {after:?}");
+    nothing_is_begun(handle).await
 }
 
 /// It is told that etcd is not available; and however long that lasts, nobody is replaced, removed or deleted.

@@ -303,6 +303,7 @@ fn scenarios() -> Vec<Scenario<Lane>> {
         scenario!(rolls::without_room),
         scenario!(certificates::that_expire).long(true),
         scenario!(in_place::replaces_no_machine).long(true),
+        scenario!(rolls::after_a_time).long(true),
         scenario!(rolls::five_beside_a_control_plane).long(true),
         scenario!(rolls::versions_under_load).long(true),
         scenario!(repair::of_members_that_die),

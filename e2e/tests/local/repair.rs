@@ -7,7 +7,7 @@ use crate::during::{CUT_OFF, Fault, KILLED, ROBBED};
 use crate::load::LowLoad;
 use crate::places::{Told, strikes};
 use crate::records::warnings;
-use crate::rolls::nothing_is_lost;
+use crate::rolls::{changed, nothing_is_lost, now};
 use crate::scale::{LOAD, data_of};
 use crate::shrinks::alone;
 use anyhow::{Context, Result, ensure};
@@ -22,7 +22,7 @@ use e2e::process::Signal;
 use e2e::until::until;
 use futures::try_join;
 use local_infrastructure::machine::Machine;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
 /// Seconds between two checks, and until a member counts as unhealthy.
@@ -31,6 +31,10 @@ const CHECKS: (i64, i64) = (1, 4);
 const STALL: Duration = Duration::from_secs(10);
 /// A boot that takes ten times as long as it takes until a member counts as unhealthy, within the default grace.
 const SLOW_BOOT: Duration = Duration::from_secs(40);
+/// How long it is looked at that a replacement that has failed stays.
+const STEADY: Duration = Duration::from_secs(8);
+/// Seconds until it is replaced, once that is allowed.
+const SOON: i64 = 10;
 /// Clusters side by side in a sweep, each with a manager of its own.
 const AT_ONCE: usize = 2;
 /// How long a cluster may take beside others.
@@ -137,8 +141,16 @@ async fn two_fail(bed: &Bed, namespace: &str, faults: [&'static Fault; 2]) -> Re
 }
 
 /// The replacement takes far longer to boot than it takes until a member counts as unhealthy: it is waited for, and no
-/// other is made. Nothing is deleted before it is up, and then once.
+/// other is made. Nothing is deleted before it is up, and then once. Beside it, in another cluster, a replacement fails
+/// too: see [`limited`].
 pub(crate) async fn by_one_that_boots_slowly(bed: &mut Bed) -> Result<()> {
+    let bed = &*bed;
+    let slow = async { slowly(bed).await.context("one that boots slowly") };
+    let limited = async { limited(bed).await.context("one that fails too") };
+    try_join!(slow, limited).map(drop)
+}
+
+async fn slowly(bed: &Bed) -> Result<()> {
     let handle = alone(bed, manifests("repair-slow", 3)?).await?;
     let names = handle.etcd_machines().await?;
     let before = handle.membership(&bed.machines, &names).await?;
@@ -158,6 +170,44 @@ pub(crate) async fn by_one_that_boots_slowly(bed: &mut Bed) -> Result<()> {
         let done: Vec<&str> = done.iter().map(|r| r.name.as_str()).collect();
         ensure!(done.len() == 1, "{verb}: {done:?}");
     }
+    let after = handle.membership(&bed.machines, &machines).await?;
+    let stayed = before.stayed(&after);
+    ensure!(after.cluster_id == before.cluster_id && stayed == 2, "etcd was {before:?}, and is {after:?}");
+    only_theirs(bed, &handle, &machines).await?;
+    load.judged().await
+}
+
+/// A member dies, and then its replacement. As long as `maxRetry` is 0 a person has to decide, and nothing is done. With
+/// one more retry it waits until `retryPeriodSeconds` are over since the first was decided on, and is replaced then.
+async fn limited(bed: &Bed) -> Result<()> {
+    let limits = |etcd: &mut Value| etcd["spec"]["remediation"] = json!({"maxRetry": 0});
+    let handle = alone(bed, manifests("repair-limited", 3)?.with("EtcdCluster", limits)).await?;
+    let names = handle.etcd_machines().await?;
+    let before = handle.membership(&bed.machines, &names).await?;
+    let load = LowLoad::begin(bed, &handle).await?;
+    dies(bed, &handle, &names[1]).await?;
+    let machines = replaced(bed, &handle, &names[1]).await?;
+    let first = begun(&handle).await?.context("it is not written down")?;
+    ensure!(first.machine == names[1] && first.retry_count == 0, "written down is {first:?}");
+    let second = machines.iter().find(|name| !names.contains(name)).context("there is no replacement")?;
+
+    dies(bed, &handle, second).await?;
+    let message = handle.until_condition("Ready", "False", "RemediationLimitReached", PATIENCE).await?;
+    let advice = format!("delete Machine {second} to have it replaced");
+    ensure!(message.contains("spec.remediation.maxRetry") && message.contains(&advice), "it says: {message}");
+    tokio::time::sleep(STEADY).await;
+    ensure!(handle.etcd_machines().await? == machines, "the Machines are {:?}", handle.etcd_machines().await?);
+    ensure!(begun(&handle).await?.as_ref() == Some(&first), "written down is {:?}", begun(&handle).await?);
+
+    let period = now().as_second() - first.time.0.as_second() + SOON;
+    changed(&handle, &json!({"remediation": {"maxRetry": 1, "retryPeriodSeconds": period}})).await?;
+    let message = handle.until_condition("Ready", "False", "RemediationDelayed", PATIENCE).await?;
+    ensure!(message.contains("spec.remediation.retryPeriodSeconds"), "it says: {message}");
+    let machines = replaced(bed, &handle, second).await?;
+    let last = begun(&handle).await?.context("it is not written down")?;
+    let waited = last.time.0.as_second() - first.time.0.as_second();
+    println!("  {}: of {period} s it has waited {waited}", handle.namespace);
+    ensure!(last.machine == *second && last.retry_count == 1 && waited >= period, "written down is {last:?}");
     let after = handle.membership(&bed.machines, &machines).await?;
     let stayed = before.stayed(&after);
     ensure!(after.cluster_id == before.cluster_id && stayed == 2, "etcd was {before:?}, and is {after:?}");

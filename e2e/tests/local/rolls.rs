@@ -2,9 +2,11 @@
 
 mod forecast;
 
+use crate::away::deleted;
 use crate::bring_up::{self, PATIENCE, released};
 use crate::deletion::all_is_gone;
 use crate::departures::only_theirs;
+use crate::leases::made;
 use crate::records::{Record, warnings};
 use crate::scale::{LOAD, data_of};
 use crate::shrinks::{alone, are_well};
@@ -15,6 +17,8 @@ use e2e::bed::{Bed, ClusterHandle, Manifests, States};
 use e2e::history::{Figures, History, Load, MemberData};
 use e2e::tools::Etcd;
 use e2e::until::until;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use kube::ResourceExt;
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -24,6 +28,8 @@ use std::time::Duration;
 const STALL: Duration = Duration::from_millis(1_500);
 /// How long it is written to when all is told.
 const AFTERWARDS: Duration = Duration::from_secs(3);
+/// By how much the clocks of the manager and of the API server may differ: so long after `rolloutAfter` nobody acts.
+const CLOCKS_DIFFER: SignedDuration = SignedDuration::from_secs(10);
 /// How long three members may take to be replaced one after the other.
 pub(crate) const ROLLOUT: Duration = Duration::from_secs(300);
 
@@ -58,6 +64,30 @@ pub(crate) async fn three_one_by_one(bed: &mut Bed) -> Result<()> {
     let done = forecast::done(bed, &handle, mark, old.len())?;
     ensure!(done == foretold && done.replaces(&old), "foretold was {foretold:?}, and done {done:?}");
     Ok(())
+}
+
+/// The spec stays what it is, and `rolloutAfter` becomes the present time: each Machine is replaced once, not before
+/// clocks that differ agree on that time, and those that are made then stay.
+pub(crate) async fn after_a_time(bed: &mut Bed) -> Result<()> {
+    let handle = alone(bed, Manifests::new("rolls-after", "demo")?).await?;
+    let old = handle.etcd_machines().await?;
+    let writers =
+        History::begin(bed.world(), &handle.namespace, &handle.staged_etcd_access().await?, FOLLOWERS).await?;
+    let mark = bed.plane.mark();
+    // Times of objects are whole seconds.
+    let after = Timestamp::from_second(now().as_second())?;
+    changed(&handle, &json!({"rolloutAfter": after.to_string()})).await?;
+    let new = rolled(bed, &handle, &old, &writers).await?;
+    for name in &new {
+        let created = handle.api("Machine").get(name).await?.creation_timestamp().context("it was never made")?.0;
+        println!("  {}: {name} was made {} s after that", handle.namespace, created.as_second() - after.as_second());
+        ensure!(created.duration_since(after) >= CLOCKS_DIFFER, "{name} was made at {created}, after {after}");
+    }
+    tokio::time::sleep(AFTERWARDS).await;
+    ensure!(handle.etcd_machines().await? == new, "the Machines are {:?}", handle.etcd_machines().await?);
+    deleted(bed, &handle, mark, &old)?;
+    made(bed, &handle, mark, old.len())?;
+    judged(bed, &handle, writers, &[], old.len()).await
 }
 
 /// From etcd 3.5 over two patch versions of 3.6 to 3.7, with a way back while versions are mixed. What cannot be done
@@ -392,6 +422,12 @@ async fn told_next(handle: &ClusterHandle, before: &str, writers: Option<&Histor
 /// Other machines, with the same etcd.
 pub(crate) fn another_spec() -> Value {
     json!({"etcdadmConfigSpec": {"preEtcdadmCommands": ["true"]}})
+}
+
+/// The present time, as the API server and the manager tell it.
+#[expect(clippy::disallowed_methods, reason = "some fields of the spec, and certificates, go by the clock")]
+pub(crate) fn now() -> Timestamp {
+    Timestamp::now()
 }
 
 pub(crate) async fn changed(handle: &ClusterHandle, spec: &Value) -> Result<()> {

@@ -1,14 +1,15 @@
 //! A machine fails for a moment while its cluster is being changed, and is back before its member counts as unhealthy.
 //! The change goes on by itself, the member stays who it was, and nobody takes its place.
 
+use super::fault::SLOW;
+use super::quorum::LOST;
 use super::victim::{Victim, find};
 use super::{AT_ONCE, CUT_OFF, Change, FROZEN, Fault, Story, UNHEARD, ask_the_living, carried_out, up};
 use crate::away::deleted;
 use crate::bring_up::PATIENCE;
 use crate::ill::{ILLNESS, PATIENT, unhealthy_after};
 use crate::leases::made;
-use crate::rolls::{FOLLOWERS, another_spec, changed, is_voter};
-use crate::shrinks::wanted;
+use crate::rolls::{FOLLOWERS, is_voter};
 use anyhow::{Context, Result, ensure};
 use e2e::bed::data::on;
 use e2e::bed::{Bed, ClusterHandle};
@@ -23,19 +24,24 @@ use tokio::time::Instant;
 const SEEN: Duration = Duration::from_secs(20);
 
 /// Each fault comes into a change that has begun, and befalls one that votes and is to stay.
-static PASSING: [(Change, &Fault, Victim); 4] = [
+static PASSING: [(Change, &Fault, Victim); 5] = [
     (Change::Growth, &FROZEN, Victim::Leader),
+    (Change::Growth, &SLOW, Victim::Leader),
     (Change::Growth, &UNHEARD, Victim::Follower),
     (Change::ScaleDown, &CUT_OFF, Victim::Follower),
     (Change::Rollout, &FROZEN, Victim::Newcomer),
 ];
 
-/// Two clusters grow from three to five, one shrinks from five to three, one gets another spec.
+/// Three clusters grow from three to five, one shrinks from five to three, one gets another spec. In two more, so many
+/// fail at once that there is no quorum for a while.
 pub(crate) async fn with_faults_that_end(bed: &mut Bed) -> Result<()> {
     let bed = &*bed;
-    let stories = stream::iter(PASSING).map(async |(change, fault, victim)| {
-        let story = Story { bed, change, fault, victim };
-        story.passes().await.with_context(|| story.name())
+    let of_one = PASSING.iter().map(|&(change, fault, victim)| (Story { bed, change, fault, victim }, false));
+    let victim = Victim::Leader;
+    let of_a_quorum = LOST.iter().map(|&(change, fault)| (Story { bed, change, fault, victim }, true));
+    let stories = stream::iter(of_one.chain(of_a_quorum)).map(async |(story, loses_quorum)| {
+        let told = if loses_quorum { story.loses_its_quorum().await } else { story.passes().await };
+        told.with_context(|| story.name())
     });
     stories.buffer_unordered(AT_ONCE).try_collect().await
 }
@@ -54,11 +60,7 @@ impl Story<'_> {
             History::begin(bed.world(), &handle.namespace, &handle.staged_etcd_access().await?, FOLLOWERS).await?;
 
         let mark = bed.plane.mark();
-        if self.change == Change::Rollout {
-            changed(&handle, &another_spec()).await?;
-        } else {
-            wanted(&handle, after).await?;
-        }
+        self.begins(&handle, &old).await?;
         let found = until(format!("{} is there, and votes", self.victim.name()), PATIENCE, async || {
             if !self.is_under_way(&handle, &old).await? {
                 return Ok(None);
@@ -76,7 +78,9 @@ impl Story<'_> {
         bed.fault(&format!("{name}: {}, for a moment", self.fault.name), &[&machine], Silence::Lasting);
         let begun = Instant::now();
         on(&machine, self.fault.begins).await?;
-        fails_a_check(&handle, &name).await?;
+        if self.fault.is_seen {
+            fails_a_check(&handle, &name).await?;
+        }
         tokio::time::sleep_until(begun + ILLNESS).await;
         bed.fault_is_over(&format!("{name}: that is over"), &[&machine]);
         on(&machine, ends).await?;

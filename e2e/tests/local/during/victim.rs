@@ -6,6 +6,9 @@ use e2e::bed::{Bed, ClusterHandle};
 use kube::ResourceExt;
 use kube::api::ListParams;
 
+/// The machine with a small disk, where there is one.
+pub(super) const SMALL: &str = "demo-etcd-2";
+
 /// A part that a machine has in a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Victim {
@@ -17,6 +20,8 @@ pub(super) enum Victim {
     Newcomer,
     /// One that is on its way out, and not the one whose turn it is.
     Leaver,
+    /// The voter that has a small disk, whatever else it does.
+    Small,
 }
 
 /// A machine, and where its member is asked if it is published.
@@ -32,6 +37,7 @@ impl Victim {
             Self::Follower => "follower",
             Self::Newcomer => "newcomer",
             Self::Leaver => "leaver",
+            Self::Small => "small",
         }
     }
 }
@@ -58,6 +64,7 @@ pub(super) async fn find(
             Victim::Follower => votes && !leads && !goes && old.contains(&name),
             Victim::Newcomer => !old.contains(&name),
             Victim::Leaver => goes && votes && !is_next,
+            Victim::Small => votes && name == SMALL,
         };
         let runs = bed.machines.get(&handle.namespace, &name).is_ok_and(|machine| machine.is_running());
         if is_it && runs && !dead.iter().any(|dead| dead.machine == name) {

@@ -1,0 +1,104 @@
+//! The quorum is lost while a cluster is being changed, and comes back. As long as it is away, nothing more is begun;
+//! then the change is carried out by itself, as if nothing had been, and nobody takes the place of those who failed.
+
+use super::victim::{Found, Victim, find};
+use super::{CUT_OFF, Change, FROZEN, Fault, STEADY, Story, carried_out, up};
+use crate::away::deleted;
+use crate::bring_up::PATIENCE;
+use crate::deletion::all_is_gone;
+use crate::ill::{unavailability_is_told, unhealthy_after};
+use crate::lasting::BACK_OFF;
+use crate::leases::made;
+use crate::rolls::FOLLOWERS;
+use anyhow::{Context, Result, ensure};
+use e2e::bed::data::on;
+use e2e::bed::{Bed, ClusterHandle};
+use e2e::history::History;
+use e2e::observer::Silence;
+use e2e::until::until;
+use futures::future::try_join_all;
+use local_infrastructure::machine::Machine;
+use std::collections::BTreeMap;
+use tokio::time::Instant;
+
+/// What happens to the leader and to another voter of three, and during what. With the one that comes there may be four
+/// voters by then: without these two there is no quorum either.
+pub(super) static LOST: [(Change, &Fault); 2] = [(Change::Rollout, &FROZEN), (Change::Departure, &CUT_OFF)];
+
+impl Story<'_> {
+    /// Another voter fails with the victim, which leads.
+    pub(super) async fn loses_its_quorum(&self) -> Result<()> {
+        let (bed, (before, after)) = (self.bed, self.change.sizes());
+        let ends = self.fault.ends.context("it does not end")?;
+        let handle = up(bed, &format!("quorum-{}", self.name()), before).await?;
+        let old = handle.etcd_machines().await?;
+        let etcd =
+            until("the members agree", PATIENCE, async || Ok(Some(handle.membership(&bed.machines, &old).await?)))
+                .await?;
+        let writers =
+            History::begin(bed.world(), &handle.namespace, &handle.staged_etcd_access().await?, FOLLOWERS).await?;
+
+        let mark = bed.plane.mark();
+        let leaves = self.begins(&handle, &old).await?;
+        let found = until("two voters that stay for now are there", PATIENCE, async || {
+            if self.is_under_way(&handle, &old).await? { two_voters(bed, &handle, &old).await } else { Ok(None) }
+        })
+        .await?;
+        let machines = bed.machines_of(&handle.namespace, found.iter().map(|found| &found.machine))?;
+        let theirs: Vec<&Machine> = machines.iter().collect();
+        // Whoever is left can answer nobody.
+        writers.endpoints(Vec::new());
+        bed.fault(&format!("two of {} are {}", handle.namespace, self.fault.name), &theirs, Silence::Lasting);
+        let begun = Instant::now();
+        try_join_all(machines.iter().map(|machine| on(machine, self.fault.begins))).await?;
+        let message = unavailability_is_told(&handle, PATIENCE).await?;
+        println!("  {}: {message}", handle.namespace);
+        let told = machines_of(&handle).await?;
+        tokio::time::sleep(STEADY).await;
+        let now = machines_of(&handle).await?;
+        // Whoever was on the way out already, and whose member had left, may go.
+        let is_as_told = |(name, deleting): (&String, &bool)| told.get(name).is_some_and(|told| told == deleting);
+        ensure!(now.iter().all(is_as_told), "without a quorum the Machines were {told:?}, and are {now:?}");
+        let stays = |(name, deleting): (&String, &bool)| *deleting || now.contains_key(name);
+        ensure!(told.iter().all(stays), "without a quorum the Machines were {told:?}, and are {now:?}");
+
+        unhealthy_after(&handle, BACK_OFF).await?;
+        bed.fault_is_over(&format!("two of {}: that is over", handle.namespace), &theirs);
+        try_join_all(machines.iter().map(|machine| on(machine, ends))).await?;
+        println!("  {}: {:.1} s without a quorum", handle.namespace, begun.elapsed().as_secs_f32());
+
+        let machines = carried_out(bed, &handle, after, &[], &writers).await?;
+        let remediation = handle.status().await?.last_remediation;
+        ensure!(remediation.is_none(), "{remediation:?}");
+        let expected = leaves.as_ref().map_or_else(|| old.clone(), |leaves| vec![leaves.clone()]);
+        let (gone, stay): (Vec<String>, Vec<String>) = old.into_iter().partition(|name| !machines.contains(name));
+        ensure!(gone == expected, "gone are {gone:?}, and there are {machines:?}");
+        // What a person has deleted, we have not.
+        let by_us: &[String] = if leaves.is_some() { &[] } else { &gone };
+        deleted(bed, &handle, mark, by_us)?;
+        made(bed, &handle, mark, after - stay.len())?;
+        let now = handle.membership(&bed.machines, &machines).await?;
+        let stayed = etcd.stayed(&now);
+        ensure!(now.cluster_id == etcd.cluster_id && stayed == stay.len(), "etcd was {etcd:?}, and is {now:?}");
+        self.is_kept(&handle, &machines, writers).await?;
+        handle.delete("Cluster", &handle.cluster).await?;
+        all_is_gone(bed, &handle).await
+    }
+}
+
+/// The leader and another voter that were there before, if there are two.
+async fn two_voters(bed: &Bed, handle: &ClusterHandle, old: &[String]) -> Result<Option<[Found; 2]>> {
+    let Some(leader) = find(bed, handle, old, Victim::Leader, &[]).await? else { return Ok(None) };
+    let other = find(bed, handle, old, Victim::Follower, &[]).await?;
+    Ok(other.filter(|other| other.machine != leader.machine).map(|other| [leader, other]))
+}
+
+/// The Machines, and which of them are being deleted.
+async fn machines_of(handle: &ClusterHandle) -> Result<BTreeMap<String, bool>> {
+    let mut machines = BTreeMap::new();
+    for name in handle.etcd_machines().await? {
+        let machine = handle.api("Machine").get_opt(&name).await?;
+        machines.extend(machine.map(|machine| (name, machine.metadata.deletion_timestamp.is_some())));
+    }
+    Ok(machines)
+}
