@@ -48,7 +48,8 @@ pub struct Snapshot {
 }
 
 /// Since when there has been a voter at every moment whose latest check succeeded, now that one of these probes has ended
-/// at this time. `before`: since when there was one before. A probe that found out nothing changes nothing.
+/// at this time. `before`: since when there was one before, which is no longer known if the clock has been set back since.
+/// A probe that found out nothing changes nothing.
 pub(crate) fn voters_answer_since<'a>(
     before: Option<Timestamp>,
     mut probes: impl Iterator<Item = &'a Probe>,
@@ -58,7 +59,7 @@ pub(crate) fn voters_answer_since<'a>(
     if ended == RunKind::Unknown {
         return before;
     }
-    probes.any(Probe::is_of_a_voter_that_is_well).then(|| before.unwrap_or(at))
+    probes.any(Probe::is_of_a_voter_that_is_well).then(|| before.map_or(at, |before| before.min(at)))
 }
 
 /// The latest probe of one member.

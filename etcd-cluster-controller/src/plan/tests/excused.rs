@@ -81,6 +81,19 @@ fn one_that_goes_on_failing_is_replaced_in_its_time() {
     assert_eq!(begins(&step(&mut story)), Some((name(2), 0)));
 }
 
+/// By a clock that was set back, the quorum would be there from a time on that is yet to come.
+#[test]
+fn a_clock_that_is_set_back_excuses_nobody_for_longer() {
+    let mut story = returning();
+    story.observation.now = Timestamp::from_second(story.observation.now.as_second() - 7_200).unwrap();
+    (0..2).for_each(|index| story.healthy(index));
+    story.failing(2, "no leader");
+    story.pass(59);
+    assert_eq!(begins(&story.plan()), None);
+    story.pass(1);
+    assert_eq!(begins(&story.plan()), Some((name(2), 0)));
+}
+
 #[test]
 fn a_new_manager_counts_from_its_first_checks() {
     let mut story = returning();
