@@ -148,18 +148,19 @@ impl Kept {
     /// each other's learners. One whose settings are gone has to be told: any guess may be wrong.
     pub(crate) fn max_learners(&self, asked: Option<u32>, version: &EtcdVersion) -> Result<Option<u32>> {
         let there = self.max_learners.unwrap_or(1);
+        let is_known = self.has_settings || self.max_learners.is_some();
         if self.member.is_some() && version.has_max_learners() {
             match asked {
                 Some(asked) => ensure!(
-                    asked == there || !self.has_settings,
+                    asked == there || !is_known,
                     "--max-learners {asked}: this member has started with {there}, and the limit is the same on every \
                      member and never changes"
                 ),
                 None => ensure!(
-                    self.has_settings,
-                    "--max-learners is missing: this machine is a member, but its settings in etcd.env are gone. Give all \
-                     flags of its first run, and --max-learners 1 if that had none: the limit is the same on every member \
-                     and never changes"
+                    is_known,
+                    "--max-learners is missing: this machine is a member, but its settings in etcd.env are gone. Stop \
+                     etcd.service, and give all flags of its first run, and --max-learners 1 if that had none: the limit \
+                     is the same on every member and never changes"
                 ),
             }
         }

@@ -124,6 +124,12 @@ impl EtcdView {
         live.uid == self.uid && owned_as_observed && live.claim.is_open() && !live.deleting
     }
 
+    /// Whether one of these endpoints is its own, or recorded on it as in use.
+    pub fn has_one_of(&self, endpoints: &[String]) -> bool {
+        let recorded = self.in_use.as_ref().map(EndpointLists::urls).unwrap_or_default();
+        endpoints.iter().any(|endpoint| self.endpoints.contains(endpoint) || recorded.contains(endpoint.as_str()))
+    }
+
     /// It may be used: there is something to connect to, and it is there to stay.
     pub fn usable(&self) -> bool {
         self.ready && !self.deleting && !self.endpoints.is_empty()

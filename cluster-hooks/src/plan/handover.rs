@@ -51,16 +51,14 @@ pub(super) fn plan(observation: &Observation) -> Plan {
 }
 
 /// A control plane that runs on one etcd is not handed another by a change of the Cluster alone: its API servers would go on
-/// with what that one holds. It is another one if nothing says that the control plane has ever used it: no endpoint, no record,
-/// and no owner of the client certificate that was handed over. A client certificate that somebody else has made says nothing:
-/// it may be that of an etcd that its user manages. To use the other one all the same, delete that Secret.
+/// with what that one holds. It is another one if nothing says that the control plane has ever used it: no endpoint, neither its
+/// own nor a recorded one, and no owner of the client certificate that was handed over. One that somebody else has made says
+/// nothing: it may be that of an etcd that its user manages. To use the other one all the same, delete that Secret.
 fn another_store(observation: &Observation) -> Option<Plan> {
     let (etcd, control_plane) = (observation.found_etcd()?, observation.found_control_plane()?);
     let (used, published) = (control_plane.real_endpoints(), observation.secrets.published.as_ref()?);
-    let has_used_it = etcd.in_use.is_some()
-        || published.owners.contains(&etcd.uid)
-        || used.iter().any(|endpoint| etcd.endpoints.contains(endpoint));
-    if !control_plane.initialized || used.is_empty() || has_used_it {
+    let was_handed_over = published.ours && published.owners.contains(&etcd.uid);
+    if !control_plane.initialized || used.is_empty() || was_handed_over || etcd.has_one_of(&used) {
         return None;
     }
     // Which one it is shows when it has endpoints. Nothing is recorded on it before: the record would say that it has
@@ -71,12 +69,13 @@ fn another_store(observation: &Observation) -> Option<Plan> {
     let cluster = &observation.cluster.view.name;
     let message = format!(
         "{} runs on another etcd, with the endpoints {}: handing it {} would have its API servers go on with what that one \
-         holds. Name the etcd of before again in Cluster {cluster}; or, if {} has the data, delete Secret {}",
+         holds. Name the etcd of before again in Cluster {cluster}, or none if you manage it yourself; or, if {} has the \
+         data, keep a copy of Secret {secret} and delete it",
         control_plane.reference,
         used.join(","),
         etcd.reference,
         etcd.reference.name,
-        names::apiserver_client_secret(cluster)
+        secret = names::apiserver_client_secret(cluster)
     );
     Some(block(reasons::ETCD_REPLACED, message).again(PEOPLE))
 }

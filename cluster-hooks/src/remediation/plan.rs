@@ -28,8 +28,9 @@ pub(super) fn plan(observation: &Observation) -> Plan {
     if let Some(note) = note(control_plane, machines) {
         return Plan::Do(Step::Note(note));
     }
-    // That of another Cluster says nothing of this one's members.
-    if !etcd.ready || etcd.deleting || etcd.claim != Claim::Ours {
+    // Another etcd than the one that its API servers use says nothing of that one.
+    let is_its_own = etcd.claim == Claim::Ours && etcd.has_one_of(&control_plane.real_endpoints());
+    if !etcd.ready || etcd.deleting || !is_its_own {
         return Plan::Steady;
     }
     candidate(machines, &control_plane.uid).map_or(Plan::Steady, |wanted| Plan::Do(Step::Delete(wanted.clone())))

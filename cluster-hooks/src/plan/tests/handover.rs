@@ -203,24 +203,29 @@ fn nobody_is_told_to_delete_an_etcd_that_a_control_plane_has_used() {
 }
 
 /// Its API servers would go on with an empty store. Of before it has an etcd of ours, or one that its user manages, whose
-/// client certificate the user has made.
+/// client certificate the user has made, or a provider for the other etcd. That nothing of the other one is in use does not
+/// say that it has been used.
 #[test]
 fn a_control_plane_that_runs_is_not_handed_another_etcd() {
-    for made_by_user in [false, true] {
+    let provider = json!([{"apiVersion": "example.org/v1", "kind": "OtherEtcd", "name": "demo-etcd", "uid": "etcd-2"}]);
+    let nothing_in_use = json!({names::ENDPOINTS_IN_USE_ANNOTATION: ""});
+    // Owners of the client Secret if somebody else has made it, and annotations of the other etcd.
+    let cases = [(None, json!({})), (Some(json!([])), json!({})), (Some(provider), json!({})), (None, nothing_in_use)];
+    for (owners, annotations) in cases {
         let mut world = running();
         let etcd = world.etcd.as_mut().unwrap();
         etcd["metadata"]["uid"] = json!("etcd-2");
-        etcd["metadata"]["annotations"] = json!({});
-        if made_by_user {
+        etcd["metadata"]["annotations"] = annotations;
+        if let Some(owners) = owners {
             let secret = world.secrets.get_mut("demo-apiserver-etcd-client").unwrap();
-            secret["metadata"] = json!({"name": "demo-apiserver-etcd-client"});
+            secret["metadata"] = json!({"name": "demo-apiserver-etcd-client", "ownerReferences": owners});
         }
         world.set_ready(true, "https://10.9.0.1:2379");
         let (steps, end) = world.settle();
-        assert!(!steps.iter().any(|step| name(step) == "WriteEndpoints"), "{made_by_user}: {steps:?}");
+        assert!(!steps.iter().any(|step| name(step) == "WriteEndpoints"), "{steps:?}");
         let Plan::Block(hold) = end else { panic!("{end:?}") };
         assert_eq!(hold.reason, reasons::ETCD_REPLACED);
-        assert!(hold.message.contains("delete Secret demo-apiserver-etcd-client"), "{}", hold.message);
+        assert!(hold.message.contains("Secret demo-apiserver-etcd-client and delete it"), "{}", hold.message);
         world.secrets.remove("demo-apiserver-etcd-client");
         assert!(world.settle().0.iter().any(|step| name(step) == "WriteEndpoints"), "that confirms it");
     }

@@ -205,6 +205,9 @@ fn etcd_has_to_be_well_and_nobody_may_have_paused_anything() {
     observation.etcd.claim = Claim::Theirs("other".to_owned());
     assert_eq!(remediates(&observation), None, "etcd belongs to another Cluster");
     let mut observation = base();
+    observation.control_plane.endpoints = Some(vec!["https://10.9.0.1:2379".to_owned()]);
+    assert_eq!(remediates(&observation), None, "it uses another etcd");
+    let mut observation = base();
     observation.control_plane.pause = crate::observation::Pause::Users;
     assert_eq!(remediates(&observation), None, "the user has paused the control plane");
     let mut observation = base();

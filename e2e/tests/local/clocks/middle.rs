@@ -49,9 +49,8 @@ impl Change {
 
 /// Side by side, a member of three is replaced, one member grows to three, and three get another spec; and the clock
 /// jumps while the first machine that was made for each boots. Two hours, whichever way: all is carried out by the
-/// wrong clock, and nobody goes but who had to. With one exception: where the clock was set back, a member that has
-/// died may stay until it is right. More than a year: when it is right again, there are three members, and nothing is
-/// lost.
+/// wrong clock, and nobody goes but who had to. More than a year: when it is right again, there are three members, and
+/// nothing is lost.
 pub(crate) async fn jump_while_a_machine_boots(bed: &mut Bed) -> Result<()> {
     let clock = of_the_manager(bed).await?;
     for (ahead, name) in [(HOURS, "ahead"), (-HOURS, "back"), (YEAR, "year")] {
