@@ -6,6 +6,7 @@ use crate::process::{Command, Process};
 use crate::until::until;
 use crate::world::World;
 use anyhow::{Context, Result, bail};
+use rustix::mount::{UnmountFlags, unmount};
 use serde_json::json;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -124,7 +125,21 @@ impl Daemon {
             self.docker(&[&["rm", "--force", "--volumes"], containers.as_slice()].concat()).await?;
         }
         self.process.terminate(Duration::from_secs(15)).await?;
+        unmount_below(&self.state)?;
         fs::remove_dir_all(&self.state).with_context(|| format!("remove {}", self.state.display()))?;
         Ok(())
     }
+}
+
+/// Takes away what the daemon has left mounted: it does so where a command was interrupted that looked into a container.
+fn unmount_below(directory: &Path) -> Result<()> {
+    let mounts = fs::read_to_string("/proc/self/mountinfo").context("read the mounts")?;
+    let points = mounts.lines().filter_map(|mount| mount.split(' ').nth(4)).map(Path::new);
+    let below: Vec<&Path> = points.filter(|point| point.starts_with(directory) && *point != directory).collect();
+    // What was mounted last may lie in what was mounted before.
+    for point in below.into_iter().rev() {
+        println!("dockerd has left {} mounted", point.display());
+        unmount(point, UnmountFlags::DETACH).with_context(|| format!("unmount {}", point.display()))?;
+    }
+    Ok(())
 }

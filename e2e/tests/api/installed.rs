@@ -59,16 +59,16 @@ pub(crate) async fn every_rule_has_a_message_and_is_judged(server: &Server) -> R
     Ok(())
 }
 
-fn visit(schema: &JSONSchemaProps, handle: &mut impl FnMut(&JSONSchemaProps) -> Result<()>) -> Result<()> {
+fn visit(schema: &JSONSchemaProps, look: &mut impl FnMut(&JSONSchemaProps) -> Result<()>) -> Result<()> {
     look(schema)?;
     for property in schema.properties.iter().flat_map(|properties| properties.values()) {
-        visit(property, handle)?;
+        visit(property, look)?;
     }
     if let Some(JSONSchemaPropsOrArray::Schema(items)) = &schema.items {
-        visit(items, handle)?;
+        visit(items, look)?;
     }
     if let Some(JSONSchemaPropsOrBool::Schema(values)) = &schema.additional_properties {
-        visit(values, handle)?;
+        visit(values, look)?;
     }
     Ok(())
 }

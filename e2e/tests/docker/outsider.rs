@@ -3,7 +3,8 @@
 //!
 //! The management cluster is one that Cluster API has made. Two things are not as they would be: Cluster API's own
 //! managers run beside it and not in it, since they have no images here, and cert-manager is missing with them
-//! ([`e2e::clusterctl`]); a rule of iptables stands in for kube-proxy.
+//! ([`e2e::clusterctl`]); a rule of iptables stands in for kube-proxy. The plane's own docker infrastructure is away
+//! meanwhile, as its manager takes a port that no flag changes.
 
 use crate::clusters::{PATIENCE, change, documents, gone};
 use anyhow::{Context, Result, ensure};
@@ -11,6 +12,7 @@ use e2e::bed::{ClusterHandle, Manifests, metrics, plugin, reader};
 use e2e::clusterctl::{Setup, stand_in_for_cert_manager};
 use e2e::docker::{DockerBed, ManagerImage, Workload};
 use e2e::process::{self, output};
+use e2e::scenarios::caught;
 use e2e::until::until;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Pod;
@@ -38,8 +40,14 @@ const TAKES_OVER: Duration = Duration::from_secs(60);
 /// Two Pods, a cluster that they bring up and tell of in their metrics, and the one that works is deleted: another one
 /// goes on. In the end nothing of it is left.
 pub(crate) async fn installs_a_release(bed: &mut DockerBed) -> Result<()> {
-    let bed = &*bed;
     let (workload, node) = a_cluster_with_one_node(bed).await?;
+    bed.capd().kill().await?;
+    let ended = caught(in_it(bed, workload, node)).await;
+    bed.capd().restart().await?;
+    ended
+}
+
+async fn in_it(bed: &DockerBed, workload: Workload, node: String) -> Result<()> {
     let begun = Instant::now();
     let lap = |what: &str| println!("  {what:<40} {:>6.1} s", begun.elapsed().as_secs_f32());
     let cluster_api = bed.start_cluster_api_for(workload.kubeconfig()).await?;
