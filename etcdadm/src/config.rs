@@ -61,13 +61,12 @@ pub fn token(paths: &Paths) -> Result<String> {
     Ok(chosen.map_or_else(|| format!("{:016x}", rand::rng().random::<u64>()), str::to_owned))
 }
 
-/// Names of the settings in etcd.env that are not as asked for: all, if it is gone. What only the first start reads does not
-/// count.
+/// Names of the settings in etcd.env that are not as asked for. What only the first start reads does not count.
 ///
 /// # Errors
 /// When the file is there and cannot be read.
 pub fn differences(paths: &Paths, settings: &Settings) -> Result<Vec<String>> {
-    let there = files::read(&paths.etcd_env())?.unwrap_or_default();
+    let Some(there) = files::read(&paths.etcd_env())? else { return Ok(Vec::new()) };
     let there = String::from_utf8_lossy(&there).into_owned();
     let asked = env::render(paths, settings, &Start::Again);
     let (there, asked) = (lasting(&there), lasting(&asked));

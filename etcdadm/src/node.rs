@@ -141,6 +141,14 @@ impl Node {
     /// Says so if the member runs with other settings than are asked for: a run never restarts a member.
     pub(crate) fn tell_differences(&self, local: &Local) -> Result<()> {
         if local.owner.is_some() && local.unit == UnitState::Up {
+            let file = self.paths.etcd_env();
+            if !file.exists() {
+                tracing::warn!(
+                    "the member runs, and could not start again: {} is gone; stop etcd.service and run this again to have \
+                     it written",
+                    file.display()
+                );
+            }
             let different = config::differences(&self.paths, &self.settings)?;
             if !different.is_empty() {
                 tracing::warn!(

@@ -108,7 +108,7 @@ impl ClusterHandle {
     /// Objects of a kind in every namespace.
     ///
     /// # Panics
-    /// As [`Look::api`].
+    /// As [`ClusterHandle::api`].
     #[must_use]
     pub fn everywhere(&self, kind: &str) -> Api<DynamicObject> {
         Api::all_with(self.client.clone(), &resource(kind))
