@@ -249,12 +249,17 @@ impl Machine {
     }
 
     fn settings(&self) -> Settings {
+        self.asked_for().unwrap()
+    }
+
+    /// What a run of the program is asked for, with what earlier ones have left.
+    pub fn asked_for(&self) -> anyhow::Result<Settings> {
         let address = self.address.trim_matches(['[', ']']);
         let own = ["etcdadm", "init", "--bind-address", address, "--name", &self.name, "--timeout", "60s"];
         let line = own.into_iter().chain(self.flags.iter().map(String::as_str)).map(Into::into);
         let Subcommand::Init(init) = cli::parse(line).unwrap().command else { unreachable!() };
         let member: MemberArgs = init.member;
-        Settings::new(member, &[], &Kept::load(&self.root).unwrap()).unwrap()
+        Settings::new(member, &[], &Kept::load(&self.root)?)
     }
 
     pub fn paths(&self) -> &Paths {

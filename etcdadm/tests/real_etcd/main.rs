@@ -326,7 +326,7 @@ async fn a_member_whose_settings_are_gone_is_found_where_its_data_is() {
         fs::remove_file(second.paths().etcd_env()).unwrap();
         let has_limit = !release.version.starts_with("3.5.");
         if has_limit {
-            let message = second.join(&[&first]).await.unwrap_err().to_string();
+            let message = second.asked_for().err().unwrap().to_string();
             assert!(message.contains("--max-learners is missing"), "{message}");
             second = second.with(&limit);
         }
