@@ -12,15 +12,17 @@ use crate::certificates;
 use crate::deletion::all_is_gone;
 use crate::departures::only_theirs;
 use crate::ill::{IMPATIENT, STALL, checked, copies_are_saved, unavailability_is_told};
+use crate::leases::made;
 use crate::rolls::{FOLLOWERS, another_spec, changed, nothing_is_lost, up_to_date};
 use crate::scale::data_of;
 use crate::shrinks::{alone, wanted};
 use anyhow::{Context, Result, ensure};
 use e2e::bed::data::{DataLoss, on};
 use e2e::bed::illness::{keep_certificate, small_disk};
-use e2e::bed::{Bed, ClusterHandle, Manifests};
+use e2e::bed::{Bed, ClusterHandle, Manifests, Membership};
 use e2e::history::{Figures, History};
 use e2e::observer::Silence;
+use e2e::plane::Mark;
 use e2e::scenarios::tries_every_place;
 use e2e::until::until;
 use fault::{Action, FAULTS, Needs, ONCE};
@@ -164,9 +166,7 @@ impl Story<'_> {
         };
         // The Machines of all are made at once.
         let old = handle.member_names(before);
-        let etcd =
-            until("the members agree", PATIENCE, async || Ok(Some(handle.membership(&bed.machines, &old).await?)))
-                .await?;
+        let etcd = agreed(bed, &handle, &old).await?;
         // Of each member, as who it will be is not known yet.
         let machines = bed.machines_of(&handle.namespace, &old)?;
         match self.fault.needs {
@@ -174,8 +174,7 @@ impl Story<'_> {
             Needs::Expired => keep_expired(&handle, &machines).await?,
             Needs::Nothing | Needs::Log | Needs::SmallDisk => {}
         }
-        let writers =
-            History::begin(bed.world(), &handle.namespace, &handle.staged_etcd_access().await?, FOLLOWERS).await?;
+        let writers = begin_writers(bed, &handle).await?;
 
         let mut dead = Vec::<Found>::new();
         let leaves = self.begins(&handle, &old).await?;
@@ -253,6 +252,24 @@ impl Story<'_> {
         nothing_is_lost(handle, writers, &data).await
     }
 
+    /// So many of the members of before are still there, as they were. The others were made once each, and none of them
+    /// as a repair.
+    async fn is_carried_out_once(
+        &self,
+        handle: &ClusterHandle,
+        (mark, etcd): (Mark, &Membership),
+        machines: &[String],
+        stay: usize,
+    ) -> Result<()> {
+        let remediation = handle.status().await?.last_remediation;
+        ensure!(remediation.is_none(), "{remediation:?}");
+        made(self.bed, handle, mark, self.change.sizes().1 - stay)?;
+        let now = handle.membership(&self.bed.machines, machines).await?;
+        let stayed = etcd.stayed(&now);
+        ensure!(now.cluster_id == etcd.cluster_id && stayed == stay, "etcd was {etcd:?}, and is {now:?}");
+        Ok(())
+    }
+
     /// Whether the change has got so far that it has to be finished in another way than it was begun.
     async fn is_under_way(&self, handle: &ClusterHandle, old: &[String]) -> Result<bool> {
         let status = handle.status().await?;
@@ -298,8 +315,7 @@ async fn only_voter_fails(bed: &Bed, fault: &Fault, ends: Action) -> Result<()> 
     let handle = up(bed, &format!("growth-of-one-{}", fault.name), 1).await?;
     let old = handle.etcd_machines().await?;
     let before = handle.membership(&bed.machines, &old).await?;
-    let writers =
-        History::begin(bed.world(), &handle.namespace, &handle.staged_etcd_access().await?, FOLLOWERS).await?;
+    let writers = begin_writers(bed, &handle).await?;
     wanted(&handle, 3).await?;
     until("the next one joins", PATIENCE, async || {
         let status = handle.status().await?;
@@ -338,6 +354,16 @@ pub(crate) async fn nothing_is_begun(handle: &ClusterHandle) -> Result<()> {
         ensure!(machine.metadata.deletion_timestamp.is_none(), "{name} is being deleted: {:?}", status.conditions);
     }
     Ok(())
+}
+
+/// The member list before a change, once the members agree on it.
+async fn agreed(bed: &Bed, handle: &ClusterHandle, old: &[String]) -> Result<Membership> {
+    until("the members agree", PATIENCE, async || Ok(Some(handle.membership(&bed.machines, old).await?))).await
+}
+
+/// Clients that write for as long as the change takes.
+async fn begin_writers(bed: &Bed, handle: &ClusterHandle) -> Result<History> {
+    History::begin(bed.world(), &handle.namespace, &handle.staged_etcd_access().await?, FOLLOWERS).await
 }
 
 /// Waits until there are as many members as wanted, all of them well and of the present spec, and nothing is being

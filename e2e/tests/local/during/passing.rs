@@ -4,16 +4,16 @@
 use super::fault::SLOW;
 use super::quorum::LOST;
 use super::victim::{Victim, find};
-use super::{AT_ONCE, CUT_OFF, Change, FROZEN, Fault, Story, UNHEARD, ask_the_living, carried_out, up};
+use super::{
+    AT_ONCE, CUT_OFF, Change, FROZEN, Fault, Story, UNHEARD, agreed, ask_the_living, begin_writers, carried_out, up,
+};
 use crate::away::deleted;
 use crate::bring_up::PATIENCE;
 use crate::ill::{ILLNESS, PATIENT, unhealthy_after};
-use crate::leases::made;
-use crate::rolls::{FOLLOWERS, is_voter};
+use crate::rolls::is_voter;
 use anyhow::{Context, Result, ensure};
 use e2e::bed::data::on;
 use e2e::bed::{Bed, ClusterHandle};
-use e2e::history::History;
 use e2e::observer::Silence;
 use e2e::until::until;
 use futures::{StreamExt, TryStreamExt, stream};
@@ -53,11 +53,8 @@ impl Story<'_> {
         let handle = up(bed, &format!("passing-{}", self.name()), before).await?;
         unhealthy_after(&handle, PATIENT).await?;
         let old = handle.etcd_machines().await?;
-        let etcd =
-            until("the members agree", PATIENCE, async || Ok(Some(handle.membership(&bed.machines, &old).await?)))
-                .await?;
-        let writers =
-            History::begin(bed.world(), &handle.namespace, &handle.staged_etcd_access().await?, FOLLOWERS).await?;
+        let etcd = agreed(bed, &handle, &old).await?;
+        let writers = begin_writers(bed, &handle).await?;
 
         let mark = bed.plane.mark();
         self.begins(&handle, &old).await?;
@@ -88,16 +85,11 @@ impl Story<'_> {
 
         let machines = carried_out(bed, &handle, after, &[], &writers).await?;
         ensure!(machines.contains(&name), "{name} is none of {machines:?}");
-        let remediation = handle.status().await?.last_remediation;
-        ensure!(remediation.is_none(), "{remediation:?}");
         let (gone, stay): (Vec<String>, Vec<String>) = old.into_iter().partition(|name| !machines.contains(name));
         let expected = if self.change == Change::Rollout { 0 } else { before.min(after) };
         ensure!(stay.len() == expected, "gone are {gone:?}, and there are {machines:?}");
         deleted(bed, &handle, mark, &gone)?;
-        made(bed, &handle, mark, after - stay.len())?;
-        let now = handle.membership(&bed.machines, &machines).await?;
-        let stayed = etcd.stayed(&now);
-        ensure!(now.cluster_id == etcd.cluster_id && stayed == stay.len(), "etcd was {etcd:?}, and is {now:?}");
+        self.is_carried_out_once(&handle, (mark, &etcd), &machines, stay.len()).await?;
         self.ends_well(&handle, &machines, writers).await
     }
 }

@@ -2,18 +2,15 @@
 //! then the change is carried out by itself, as if nothing had been, and nobody takes the place of those who failed.
 
 use super::victim::{Found, Victim, find};
-use super::{CUT_OFF, Change, FROZEN, Fault, STEADY, Story, carried_out, up};
+use super::{CUT_OFF, Change, FROZEN, Fault, STEADY, Story, agreed, begin_writers, carried_out, up};
 use crate::away::deleted;
 use crate::bring_up::PATIENCE;
 use crate::deletion::all_is_gone;
 use crate::ill::{unavailability_is_told, unhealthy_after};
 use crate::lasting::BACK_OFF;
-use crate::leases::made;
-use crate::rolls::FOLLOWERS;
 use anyhow::{Context, Result, ensure};
 use e2e::bed::data::on;
 use e2e::bed::{Bed, ClusterHandle};
-use e2e::history::History;
 use e2e::observer::Silence;
 use e2e::until::until;
 use futures::future::try_join_all;
@@ -32,11 +29,8 @@ impl Story<'_> {
         let ends = self.fault.ends.context("it does not end")?;
         let handle = up(bed, &format!("quorum-{}", self.name()), before).await?;
         let old = handle.etcd_machines().await?;
-        let etcd =
-            until("the members agree", PATIENCE, async || Ok(Some(handle.membership(&bed.machines, &old).await?)))
-                .await?;
-        let writers =
-            History::begin(bed.world(), &handle.namespace, &handle.staged_etcd_access().await?, FOLLOWERS).await?;
+        let etcd = agreed(bed, &handle, &old).await?;
+        let writers = begin_writers(bed, &handle).await?;
 
         let mark = bed.plane.mark();
         let leaves = self.begins(&handle, &old).await?;
@@ -68,18 +62,13 @@ impl Story<'_> {
         println!("  {}: {:.1} s without a quorum", handle.namespace, begun.elapsed().as_secs_f32());
 
         let machines = carried_out(bed, &handle, after, &[], &writers).await?;
-        let remediation = handle.status().await?.last_remediation;
-        ensure!(remediation.is_none(), "{remediation:?}");
         let expected = leaves.as_ref().map_or_else(|| old.clone(), |leaves| vec![leaves.clone()]);
         let (gone, stay): (Vec<String>, Vec<String>) = old.into_iter().partition(|name| !machines.contains(name));
         ensure!(gone == expected, "gone are {gone:?}, and there are {machines:?}");
         // What a person has deleted, we have not.
         let by_us: &[String] = if leaves.is_some() { &[] } else { &gone };
         deleted(bed, &handle, mark, by_us)?;
-        made(bed, &handle, mark, after - stay.len())?;
-        let now = handle.membership(&bed.machines, &machines).await?;
-        let stayed = etcd.stayed(&now);
-        ensure!(now.cluster_id == etcd.cluster_id && stayed == stay.len(), "etcd was {etcd:?}, and is {now:?}");
+        self.is_carried_out_once(&handle, (mark, &etcd), &machines, stay.len()).await?;
         self.is_kept(&handle, &machines, writers).await?;
         handle.delete("Cluster", &handle.cluster).await?;
         all_is_gone(bed, &handle).await
