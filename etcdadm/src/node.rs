@@ -138,7 +138,8 @@ impl Node {
         })
     }
 
-    /// Says so if the member runs with other settings than are asked for: a run never restarts a member.
+    /// Says so if the member runs with other settings than are asked for, or with some that are gone: a run never restarts
+    /// a member.
     pub(crate) fn tell_differences(&self, local: &Local) -> Result<()> {
         if local.owner.is_some() && local.unit == UnitState::Up {
             let file = self.paths.etcd_env();
