@@ -105,12 +105,14 @@ impl Observer {
             Silence::Lasting => None,
             Silence::AtMost(time) => Some(now() + time),
         };
-        self.recorder.note(Event::Fault(Fault { what: what.into(), machines: machines.to_vec(), until }));
+        let machines = machines.to_vec();
+        self.recorder.note(Event::Fault(Fault { what: what.into(), machines, until, over: false }));
     }
 
     /// A scenario has ended its faults of these machines: their members are to answer again.
     pub fn over(&self, what: impl Into<String>, machines: &[String]) {
-        self.fault(what, machines, Silence::AtMost(RECOVERY));
+        let (machines, until) = (machines.to_vec(), Some(now() + RECOVERY));
+        self.recorder.note(Event::Fault(Fault { what: what.into(), machines, until, over: true }));
     }
 
     /// A scenario does something that changes nothing for the rules.

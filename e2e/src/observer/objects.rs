@@ -148,6 +148,8 @@ fn etcd(object: &DynamicObject) -> Option<Event> {
         member: operation["memberID"].as_str().unwrap_or_default().to_owned(),
     });
     let replicas = spec["replicas"].as_u64().and_then(|replicas| usize::try_from(replicas).ok());
+    // It is said of one spec, by its generation, and not of those that come after.
+    let present = object.metadata.generation.map(|generation| generation.to_string());
     Some(Event::Etcd(Etcd {
         name: name(object),
         uid: object.uid().unwrap_or_default(),
@@ -158,7 +160,7 @@ fn etcd(object: &DynamicObject) -> Option<Event> {
         ready: object.data.pointer("/status/ready").and_then(Value::as_bool).unwrap_or_default(),
         endpoints: split(&text(object, "/status/endpoints")),
         in_use: split(&annotation(IN_USE)),
-        ignores_in_use: !annotation(IGNORE_IN_USE).is_empty(),
+        ignores_in_use: present.is_some_and(|present| annotation(IGNORE_IN_USE) == present),
         max_learners: annotation(MAX_LEARNERS).parse().ok(),
         operation,
     }))
@@ -281,5 +283,19 @@ mod tests {
         assert_eq!((etcd.cluster.as_str(), etcd.replicas, etcd.max_learners), ("a/c", 3, Some(3)));
         assert_eq!((etcd.spec, etcd.in_use.len(), etcd.endpoints.len()), (json!({"replicas": 3}), 2, 1));
         assert_eq!(etcd.operation.unwrap().member, "ab");
+    }
+
+    #[test]
+    fn what_is_in_use_is_ignored_for_the_present_generation_alone() {
+        let ignores = |annotations: &Value| {
+            let metadata = json!({"name": "e", "namespace": "a", "generation": 3, "annotations": annotations});
+            let it = json!({"metadata": metadata, "spec": {"replicas": 3}});
+            let Some(Event::Etcd(etcd)) = etcd(&object("EtcdCluster", &it)) else { panic!() };
+            etcd.ignores_in_use
+        };
+        assert!(ignores(&json!({IGNORE_IN_USE: "3"})));
+        for annotations in [json!({}), json!({IGNORE_IN_USE: ""}), json!({IGNORE_IN_USE: "2"})] {
+            assert!(!ignores(&annotations), "{annotations}");
+        }
     }
 }

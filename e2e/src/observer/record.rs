@@ -98,7 +98,7 @@ pub struct Etcd {
     pub endpoints: Vec<String>,
     /// Endpoints that API servers may be using, by its annotation.
     pub in_use: Vec<String>,
-    /// A person has said that no API server has to keep its endpoints.
+    /// A person has said of the present spec that no API server has to keep its endpoints.
     pub ignores_in_use: bool,
     /// Its `max-learners`, by its annotation.
     pub max_learners: Option<u32>,
@@ -269,6 +269,9 @@ pub struct Fault {
     pub machines: Vec<String>,
     /// Until when; without a time until another fault of these machines says.
     pub until: Option<Timestamp>,
+    /// It is the end of one: nothing new has happened to the machines.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub over: bool,
 }
 
 impl Event {

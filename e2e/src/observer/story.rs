@@ -182,7 +182,16 @@ impl Story {
     pub(super) fn fault(self, numbers: &[usize], seconds: Option<i64>) -> Self {
         let machines = numbers.iter().map(|number| format!("ns/m{number}")).collect();
         let until = seconds.map(|seconds| self.at + SignedDuration::from_secs(seconds));
-        self.and(Event::Fault(Fault { what: "a fault".to_owned(), machines, until }))
+        self.and(Event::Fault(Fault { what: "a fault".to_owned(), machines, until, over: false }))
+    }
+
+    /// A scenario has ended its fault: the members have a minute to answer again.
+    pub(super) fn over(self, numbers: &[usize]) -> Self {
+        let mut story = self.fault(numbers, Some(60));
+        if let Some(Event::Fault(fault)) = story.lines.last_mut().map(|line| &mut line.event) {
+            fault.over = true;
+        }
+        story
     }
 
     /// From now on members are asked seldom.

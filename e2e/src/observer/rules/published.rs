@@ -1,5 +1,8 @@
 //! The published endpoints follow the voters: sorted, each once, never a learner's, and never none once there were
 //! some.
+//!
+//! That of a member that is gone, or of nobody, is let pass, and so is a list without one of the voters: as long as a
+//! control plane rolls out, or there are Machines too many, what was told stays if more than half of it is served.
 
 use super::{Finding, Moment, Rule};
 use crate::observer::record::Event;

@@ -1,5 +1,10 @@
 //! Each list of endpoints that we write into a control plane rolls it. There has to be a cause for each: a changed spec
 //! of the EtcdCluster, a Machine that somebody deleted, or a fault.
+//!
+//! A cause is a credit for one list, at any time after it, and lists take the oldest first. There is one for a new
+//! EtcdCluster; as many for a changed spec as its rollout may tell the control plane; one for a Machine that a person
+//! deletes; and one for each Machine that a fault of the scenario names. That a fault is over is not a credit: who comes
+//! back is at the endpoint of before. So a fault of which nothing follows leaves a list without a cause unseen.
 
 use super::{Finding, Moment, Rule, Write};
 use crate::observer::record::{Etcd, Event};
@@ -36,7 +41,7 @@ impl Rule for Rollouts {
                     self.etcds.insert(plane.name.clone(), name.clone());
                 }
             }
-            Event::Fault(fault) => {
+            Event::Fault(fault) if !fault.over => {
                 let machines = fault.machines.iter().filter_map(|name| moment.before.machines.get(name));
                 let etcds: Vec<String> = machines.map(|machine| machine.etcd.clone()).collect();
                 etcds.iter().for_each(|etcd| self.cause(etcd, moment.now()));

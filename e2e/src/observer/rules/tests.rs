@@ -47,7 +47,7 @@ fn replaced(story: Story) -> Story {
 #[case::a_scenario_kills_it(three().fault(&[1], None).silent(1).after(60), &[])]
 #[case::another_one_falls_silent(three().fault(&[1], None).silent(1).silent(2).after(11), &["silent voter"])]
 #[case::the_fault_is_over(
-    three().fault(&[1], None).silent(1).after(60).fault(&[1], Some(60)).after(71),
+    three().fault(&[1], None).silent(1).after(60).over(&[1]).after(71),
     &["silent voter"]
 )]
 #[case::it_answers_again_and_stops(
@@ -118,6 +118,12 @@ fn replaced(story: Story) -> Story {
 #[case::the_observer_was_late(swapped(has_a_learner(three()).late()), &[])]
 #[case::the_same_limit(three().process(0, 3).process(1, 3), &[])]
 #[case::another_limit(three().process(0, 3).process(1, 1).after(1), &["different max-learners"])]
+#[case::the_same_limit_and_none_recorded(
+    three().etcd(|etcd| etcd.max_learners = None).process(0, 1).process(1, 1).after(1), &[]
+)]
+#[case::another_limit_and_none_recorded(
+    three().etcd(|etcd| etcd.max_learners = None).process(0, 3).process(1, 1).after(1), &["different max-learners"]
+)]
 #[case::a_removal_without_an_operation(
     has_four(three()).list(&[(1, VOTER), (2, VOTER), (3, VOTER)]).answer(&[1, 2, 3]).silent(0).after(2),
     &["removed without being announced"]
@@ -245,6 +251,11 @@ fn memories(#[case] story: Story, #[case] found: &[&str]) {
     &["one more control-plane rollout"]
 )]
 #[case::the_same_list_again(three().plane(&[0]).plane(&[0]), &[])]
+#[case::one_list_for_each_fault(three().plane(&[0]).fault(&[1], None).plane(&[0, 2]), &[])]
+#[case::the_end_of_a_fault_is_not_a_cause(
+    three().plane(&[0]).fault(&[1], None).plane(&[0, 2]).over(&[1]).plane(&[0, 1, 2]),
+    &["one more control-plane rollout"]
+)]
 #[case::nobody_answers_a_cluster_that_is_ready(
     Story::of(1).etcd(|etcd: &mut Etcd| etcd.ready = true).after(1).after(6), &["nothing was observed"]
 )]
@@ -294,7 +305,7 @@ fn a_violation_has_the_moment_the_state_before_it_and_our_writes_around_it() {
 
 #[test]
 fn faults_are_read_as_they_are_written() {
-    let story = three().fault(&[1], Some(5)).disk(1, 0).process(1, 3).late();
+    let story = three().fault(&[1], Some(5)).over(&[1]).disk(1, 0).process(1, 3).late();
     for line in &story.lines {
         let text = serde_json::to_string(line).unwrap();
         assert_eq!(&serde_json::from_str::<crate::observer::record::Line>(&text).unwrap(), line, "{text}");
