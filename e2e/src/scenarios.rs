@@ -18,9 +18,9 @@ use crate::tools::Tools;
 use crate::world::{World, block_on, enter_or_run};
 use anyhow::{Context, Result, ensure};
 use lanes::Lanes;
-use libtest_mimic::{Arguments, Trial};
+use libtest_mimic::{Arguments, Completion, Trial};
 use std::process::ExitCode;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// How many worlds there are; unset, as many as this computer has processors, and at most [`MOST`].
 const WORLDS: &str = "E2E_WORLDS";
@@ -104,6 +104,15 @@ pub fn tries_every_place() -> bool {
     std::env::var_os(EVERY_PLACE).is_some()
 }
 
+/// Why the scenario that runs in this lane shows nothing.
+static SKIPPED: Mutex<Option<String>> = Mutex::new(None);
+
+/// The scenario that calls this shows nothing on this computer. If it ends well, it is listed as ignored, for this reason,
+/// and not as passed.
+pub fn skip(reason: &str) {
+    *SKIPPED.lock().unwrap_or_else(PoisonError::into_inner) = Some(reason.to_owned());
+}
+
 /// What decides everything that a scenario leaves to chance: `E2E_SEED`, or chance. Scenarios print it, so that a run can be
 /// repeated.
 ///
@@ -161,8 +170,12 @@ fn in_lanes<S>(
     let lanes = Arc::new(Lanes::new(worlds));
     let trial = |scenario: &Scenario<S>| {
         let (lanes, name, alone) = (lanes.clone(), scenario.name.clone(), scenario.alone);
-        let test = move || lanes.run(&name, alone).map_err(|error| format!("{error:#}").into());
-        Trial::test(&scenario.name, test).with_ignored_flag(!scenario.is_wanted(&arguments))
+        let test = move || match lanes.run(&name, alone) {
+            Ok(None) => Ok(Completion::Completed),
+            Ok(Some(reason)) => Ok(Completion::ignored_with(reason)),
+            Err(error) => Err(format!("{error:#}").into()),
+        };
+        Trial::ignorable_test(&scenario.name, test).with_ignored_flag(!scenario.is_wanted(&arguments))
     };
     let trials = scenarios.iter().map(trial).collect();
     let conclusion = libtest_mimic::run(&arguments, trials);

@@ -1,11 +1,12 @@
 //! The side that runs scenarios: inside a world.
 
-use super::Scenario;
+use super::{SKIPPED, Scenario};
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
 use std::process::ExitCode;
+use std::sync::PoisonError;
 
 /// Set in a process that is a lane.
 pub(super) const LANE: &str = "CAPE_LANE";
@@ -18,6 +19,8 @@ const MARK: char = '\u{1e}';
 pub(super) struct Ending {
     /// What went wrong; nothing if it passed.
     pub(super) failure: Option<String>,
+    /// Why it has shown nothing, if it says so.
+    pub(super) skipped: Option<String>,
 }
 
 impl Ending {
@@ -57,7 +60,8 @@ pub(super) fn serve<S>(scenarios: &[Scenario<S>], mut shared: S) -> Result<ExitC
         if failure.is_some() {
             code = ExitCode::FAILURE;
         }
-        println!("{MARK}{}", serde_json::to_string(&Ending { failure })?);
+        let skipped = SKIPPED.lock().unwrap_or_else(PoisonError::into_inner).take();
+        println!("{MARK}{}", serde_json::to_string(&Ending { failure, skipped })?);
         std::io::stdout().flush().context("answer")?;
     }
     Ok(code)

@@ -39,11 +39,11 @@ impl Lanes {
         }
     }
 
-    /// Runs one scenario in a lane that is free.
+    /// Runs one scenario in a lane that is free. Gives why it has shown nothing, if it says so.
     ///
     /// # Errors
     /// The scenario's, or when its lane ends before it.
-    pub(super) fn run(&self, scenario: &str, alone: bool) -> Result<()> {
+    pub(super) fn run(&self, scenario: &str, alone: bool) -> Result<Option<String>> {
         let _turns = if alone {
             (None, Some(self.turns.write().unwrap_or_else(PoisonError::into_inner)))
         } else {
@@ -53,10 +53,12 @@ impl Lanes {
         let mut lane = free.map_or_else(|| self.start(), Ok)?;
         let begun = Instant::now();
         let ending = lane.run(scenario, self.several);
-        self.durations.add(scenario, begun.elapsed());
+        let skipped = ending.as_ref().ok().and_then(|ending| ending.skipped.as_deref());
+        let told = skipped.map_or_else(|| scenario.to_owned(), |reason| format!("{scenario} SKIPPED, {reason}"));
+        self.durations.add(&told, begun.elapsed());
         let ending = ending?;
         lock(&self.idle).push(lane);
-        let Some(failure) = ending.failure else { return Ok(()) };
+        let Some(failure) = ending.failure else { return Ok(ending.skipped) };
         // The list of failures comes at the end, which may be two hours away.
         println!("{scenario} | failed: {failure}");
         bail!(failure)

@@ -11,6 +11,7 @@ use e2e::bed::lossy_disk::{can_be_made, cut_power, has_lost, is_mounted, on_ever
 use e2e::bed::{Bed, ClusterHandle, Manifests};
 use e2e::history::{History, Load, MemberData};
 use e2e::observer::Silence;
+use e2e::scenarios::skip;
 use e2e::until::until;
 use futures::future::try_join_all;
 use local_infrastructure::machine::Machine;
@@ -34,9 +35,7 @@ const LOADED: Duration = Duration::from_secs(5);
 /// once. Every member comes back under its ID with all that was acknowledged, and nobody is replaced.
 pub(crate) async fn lose_what_was_not_synced(bed: &mut Bed) -> Result<()> {
     if !can_be_made()? {
-        println!(
-            "  SKIPPED, nothing is shown: without root there are no loop devices, and no disk that can lose anything"
-        );
+        skip("without root there are no loop devices, and no disk that can lose anything");
         return Ok(());
     }
     let manifests = Manifests::new("power-cuts", "demo")?
