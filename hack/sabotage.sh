@@ -4,7 +4,7 @@
 #   hack/sabotage.sh [--check] [NAME...]
 #
 #   --check  only look whether each file still fits the sources, names a scenario that there is, and waits for words that
-#            the tests have; nothing is built
+#            the tests have, the name of a rule of the observer, or what the judge says; nothing is built
 #   NAME     a file of e2e/sabotage without .patch; default: what E2E_SABOTAGE says, or all of them
 #
 # Each file says before its patch what is broken, which rule that breaks, which scenario has to fail, and in which words: a
@@ -33,14 +33,20 @@ head_of() { sed -n "/^--- /q;s/^$2: //p" "$folder/$1.patch"; }
 # By whom it is caught, and in which words. In braces stands what is filled in when they are said.
 words_of() { sed -n '/^--- /q;s/^Caught by \(invariant\|judge\|assertion\): /\1 /p' "$folder/$1.patch"; }
 
-# Whether the tests have these words: every part that is not in braces.
+# Whether somebody says these words. An assertion and the judge have every part that is not in braces, an invariant is the
+# name of a rule of the observer.
 are_said() {
-    local part any=
+    local part places=("$root/e2e/tests" "$root/e2e/src") any=
+    if [ "$1" = invariant ]; then
+        grep --recursive --quiet --fixed-strings --exclude=tests.rs -e "\"$2\"" "$root/e2e/src/observer/rules"
+        return
+    fi
+    [ "$1" != judge ] || places=("$root/e2e/src/history/judge.rs")
     while IFS= read -r part; do
         [ -n "$part" ] || continue
-        grep --recursive --quiet --fixed-strings -e "$part" "$root/e2e/tests" "$root/e2e/src" || return 1
+        grep --recursive --quiet --fixed-strings -e "$part" "${places[@]}" || return 1
         any=1
-    done < <(sed 's/{[^}]*}/\n/g' <<<"$1")
+    done < <(sed 's/{[^}]*}/\n/g' <<<"$2")
     [ -n "$any" ]
 }
 
@@ -58,8 +64,7 @@ is_sound() {
     [ -n "$(head_of "$1" Rule)" ] && [ -n "$(words_of "$1")" ] ||
         { echo "$1 does not say which rule it breaks, or in which words it is caught" >&2 && return 1; }
     while read -r who words; do
-        [ "$who" != assertion ] || are_said "$words" ||
-            { echo "$1: no assertion says \"$words\"" >&2 && return 1; }
+        are_said "$who" "$words" || { echo "$1: no $who says \"$words\"" >&2 && return 1; }
     done < <(words_of "$1")
 }
 
