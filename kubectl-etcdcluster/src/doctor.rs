@@ -74,6 +74,8 @@ impl Finding {
 /// What was read of the installation.
 #[derive(Clone, Debug)]
 pub struct Installation {
+    /// The namespace that it is looked at for.
+    pub namespace: String,
     /// The clock of this computer.
     pub now: Timestamp,
     /// The clock of the API server.

@@ -13,6 +13,8 @@ pub type Read<T> = Result<T, String>;
 pub const PROVIDER_LABEL: &str = "app.kubernetes.io/name=cluster-api-provider-etcdadm";
 /// Namespace of the manager, unless it was installed elsewhere.
 pub const PROVIDER_NAMESPACE: &str = "capi-etcdadm-system";
+/// What stands for the namespace in the arguments of our manifests: `config/manager/manager.yaml` sets it.
+const NAMESPACE_VARIABLE: &str = "$(POD_NAMESPACE)";
 /// Label of Cluster API's own manager, and its value.
 pub const CORE_LABEL: &str = "cluster.x-k8s.io/provider=cluster-api";
 
@@ -67,7 +69,7 @@ pub struct Manager {
     pub name: String,
     /// Image of its container `manager`, or of its first one.
     pub image: String,
-    /// Arguments of that container.
+    /// Arguments of that container, with its namespace in place of the variable that has it.
     pub arguments: Vec<String>,
     /// Service account that it runs as.
     pub service_account: String,
@@ -85,17 +87,19 @@ impl Manager {
         let pod = spec.and_then(|spec| spec.template.spec.as_ref());
         let containers = pod.map(|pod| pod.containers.as_slice()).unwrap_or_default();
         let container = containers.iter().find(|container| container.name == "manager").or_else(|| containers.first());
+        let arguments = container.and_then(|container| container.args.as_deref()).unwrap_or_default();
+        let namespace = deployment.namespace().unwrap_or_default();
         let status = deployment.status.as_ref();
         Self {
-            namespace: deployment.namespace().unwrap_or_default(),
             name: deployment.name_any(),
             image: container.and_then(|container| container.image.clone()).unwrap_or_default(),
-            arguments: container.and_then(|container| container.args.clone()).unwrap_or_default(),
+            arguments: arguments.iter().map(|argument| argument.replace(NAMESPACE_VARIABLE, &namespace)).collect(),
             service_account: pod
                 .and_then(|pod| pod.service_account_name.clone())
                 .unwrap_or_else(|| "default".to_owned()),
             replicas: spec.and_then(|spec| spec.replicas).unwrap_or(1),
             available: status.and_then(|status| status.available_replicas).unwrap_or_default(),
+            namespace,
         }
     }
 
@@ -112,6 +116,12 @@ impl Manager {
     pub fn argument(&self, name: &str) -> Option<&str> {
         self.arguments.iter().rev().find_map(|argument| argument.strip_prefix(name)?.strip_prefix('='))
     }
+
+    /// Whether it looks after objects of a namespace.
+    #[must_use]
+    pub fn looks_after(&self, namespace: &str) -> bool {
+        self.argument("--namespace").is_none_or(|only| only.is_empty() || only == namespace)
+    }
 }
 
 #[cfg(test)]
@@ -119,22 +129,46 @@ mod tests {
     use super::*;
     use serde_json::json;
 
+    fn manager(image: &str, arguments: &str) -> Manager {
+        let arguments: Vec<&str> = arguments.split_whitespace().collect();
+        let container = json!({"name": "manager", "image": image, "args": arguments});
+        let pod = json!({"metadata": {}, "spec": {"containers": [container]}});
+        let metadata = json!({"name": "m", "namespace": "team-a"});
+        let deployment = json!({"metadata": metadata, "spec": {"selector": {}, "template": pod}});
+        Manager::new(&serde_json::from_value(deployment).unwrap())
+    }
+
     #[test]
     fn the_version_of_a_manager_is_the_tag_of_its_image() {
-        let manager = |image: &str| {
-            let container = json!({"name": "manager", "image": image, "args": ["--namespace=a", "--namespace=b"]});
-            let pod = json!({"metadata": {}, "spec": {"containers": [container]}});
-            let deployment = json!({"metadata": {"name": "m"}, "spec": {"selector": {}, "template": pod}});
-            Manager::new(&serde_json::from_value(deployment).unwrap())
-        };
         for (image, version) in [
             ("registry:5000/a/b:v1.14.0", Some("v1.14.0")),
             ("registry:5000/a/b", None),
             ("a:v1@sha256:00", Some("v1")),
             ("a", None),
         ] {
-            assert_eq!(manager(image).version(), version, "{image}");
+            assert_eq!(manager(image, "").version(), version, "{image}");
         }
-        assert_eq!(manager("a").argument("--namespace"), Some("b"));
+        assert_eq!(manager("a", "--namespace=a --namespace=b").argument("--namespace"), Some("b"));
+    }
+
+    #[test]
+    fn a_manager_looks_after_all_namespaces_or_the_one_of_its_arguments() {
+        for (arguments, looks_after) in [
+            ("--v=2", [true, true]),
+            ("--namespace=", [true, true]),
+            // As in config/namespaced.
+            ("--leader-election-namespace=$(POD_NAMESPACE) --namespace=$(POD_NAMESPACE)", [true, false]),
+            ("--namespace=team-b", [false, true]),
+        ] {
+            let manager = manager("a", arguments);
+            assert_eq!(
+                ["team-a", "team-b"].map(|namespace| manager.looks_after(namespace)),
+                looks_after,
+                "{arguments}"
+            );
+        }
+        assert_eq!(manager("a", "--namespace=$(POD_NAMESPACE)").argument("--namespace"), Some("team-a"));
+        let installed = include_str!("../../config/namespaced/kustomization.yaml");
+        assert!(installed.contains(&format!("value: --namespace={NAMESPACE_VARIABLE}\n")));
     }
 }

@@ -6,10 +6,18 @@ use crate::plugin::{cluster_api, run};
 use crate::served::accepted;
 use crate::server::{Server, object};
 use anyhow::{Context, Result, ensure};
-use e2e::apply::{api_for, apply_object};
+use e2e::apply::{api_for, apply_object, documents};
+use e2e::bed::reader;
+use e2e::until::until;
 use kube::api::DeleteParams;
 use serde_json::{Value, json};
 use std::path::Path;
+use std::time::Duration;
+
+/// What `config/namespaced` makes a Role.
+const ROLE: &str = include_str!("../../../config/rbac/manager_role.yaml");
+/// The API server knows of a new binding a moment later.
+const SOON: Duration = Duration::from_secs(20);
 
 /// What must not be in a report. It looks like what it is: a key.
 const SECRET: &str = "Zq7Kx0pV3mT9wYb2RsLe5NuHdJ8cAf1G";
@@ -50,6 +58,70 @@ pub(crate) async fn doctor_says_what_is_wrong_before_and_after_an_apply(server: 
         "{}",
         missing.error
     );
+    Ok(())
+}
+
+/// Of two managers for one namespace each, the one of this namespace is asked about, whose Role counts nowhere else. Who may
+/// look into that namespace alone sees it too.
+pub(crate) async fn doctor_judges_the_manager_of_the_namespace(server: &Server) -> Result<()> {
+    cluster_api(server).await?;
+    let (without, with) = ("doctor-a", "doctor-b");
+    let mut deployments = Vec::new();
+    for namespace in [without, with] {
+        let made = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
+        apply_object(&server.client, &made).await?;
+        let labels = json!({"app.kubernetes.io/name": "cluster-api-provider-etcdadm"});
+        let container = json!({"name": "manager", "image": "manager", "args": ["--namespace=$(POD_NAMESPACE)"]});
+        let pod = json!({"serviceAccountName": "manager", "containers": [container]});
+        let template = json!({"metadata": {"labels": labels}, "spec": pod});
+        deployments.push(json!({"apiVersion": "apps/v1", "kind": "Deployment",
+            "metadata": {"name": "manager", "namespace": namespace, "labels": labels},
+            "spec": {"selector": {"matchLabels": labels}, "template": template}}));
+    }
+    let mut role = documents(ROLE)?.into_iter().next().context("a ClusterRole")?;
+    role["kind"] = json!("Role");
+    role["metadata"] = json!({"name": "manager", "namespace": with});
+    let look = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role",
+        "metadata": {"name": "tenant", "namespace": with},
+        "rules": [{"apiGroups": ["apps"], "resources": ["deployments"], "verbs": ["list"]}]});
+    let binding = |name: &str| {
+        json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
+            "metadata": {"name": name, "namespace": with},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name},
+            "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": with}]})
+    };
+    for made in deployments.iter().chain(&[look, binding("tenant"), role, binding("manager")]) {
+        apply_object(&server.client, made).await?;
+    }
+
+    let says = |server: &Server, namespace: &str| {
+        run(server, &["doctor", "--namespace", namespace], &Value::Null).map(|run| run.out + &run.error)
+    };
+    until("the manager with a Role may do all", SOON, async || {
+        let said = says(server, with)?;
+        ensure!(said.contains("the manager may do all of "), "{said}");
+        Ok(Some(()))
+    })
+    .await?;
+    let said = says(server, with)?;
+    let only = "doctor-b/manager looks after objects of namespace doctor-b only";
+    ensure!(said.contains(only) && !said.contains("looks after namespace"), "{said}");
+    let said = says(server, without)?;
+    ensure!(said.contains("the manager may not: "), "{said}");
+    let said = says(server, "default")?;
+    let nobody = "no manager that is found looks after namespace default";
+    ensure!(said.contains(nobody) && !said.contains("the manager may not: "), "{said}");
+
+    let token = reader(&server.client, with, "tenant", None).await?;
+    let kubeconfig = server.kubeconfig_with(&token, "tenant.kubeconfig")?;
+    let tenant = Server::new(server.client.clone(), &kubeconfig, &server.kubectl);
+    let said = says(&tenant, with)?;
+    ensure!(said.contains(only) && !said.contains("doctor-a/manager"), "{said}");
+
+    for deployment in &deployments {
+        let (deployments, name) = api_for(&server.client, deployment).await?;
+        deployments.delete(&name, &DeleteParams::default()).await?;
+    }
     Ok(())
 }
 

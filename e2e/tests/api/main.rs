@@ -149,6 +149,7 @@ fn tests() -> Vec<(&'static str, Test)> {
         test!(plugin::plan_tells_what_the_api_server_refuses),
         test!(plugin::rollout_does_what_it_says),
         test!(diagnosis::doctor_says_what_is_wrong_before_and_after_an_apply),
+        test!(diagnosis::doctor_judges_the_manager_of_the_namespace),
         test!(diagnosis::a_report_has_no_secret_in_it),
         test!(diagnosis::logs_say_where_to_look_without_a_manager),
         test!(diagnosis::logs_are_those_of_the_managers_pods),

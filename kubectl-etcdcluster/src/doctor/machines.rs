@@ -38,7 +38,7 @@ fn of_clocks(metrics: &[MemberMetrics]) -> Vec<Finding> {
                 let (seconds, way) = (ahead.unsigned_abs(), if *ahead > 0 { "ahead of" } else { "behind" });
                 found.push(Finding::warning(
                     format!("the clock of member {member} is {seconds} s {way} this computer's"),
-                    "set both by NTP: where clocks differ, a new certificate is not valid yet, or one is renewed too late",
+                    "set both by NTP: times in logs do not match, and where clocks are more than 24 h apart, a new certificate is not valid yet",
                 ));
             }
             Ok(_) => {}

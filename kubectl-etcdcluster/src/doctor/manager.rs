@@ -1,4 +1,4 @@
-//! Whether a manager runs.
+//! Whether a manager runs, and looks after the namespace.
 
 use super::{Finding, Installation};
 
@@ -33,6 +33,13 @@ pub(super) fn check(installation: &Installation) -> Vec<Finding> {
                 found.push(Finding::warning(format!("{name} looks after {what} {value} only"), ""));
             }
         }
+    }
+    let namespace = &installation.namespace;
+    if !managers.iter().any(|manager| manager.looks_after(namespace)) {
+        found.push(Finding::warning(
+            format!("no manager that is found looks after namespace {namespace}: nothing happens there without one"),
+            "install one for it (docs/install.md, For one namespace); if one runs elsewhere, look there",
+        ));
     }
     found
 }

@@ -68,7 +68,7 @@ pub(super) fn check(installation: &Installation) -> Vec<Finding> {
         [] => Finding::ok(format!("the manager may do all of {}", count(permissions.len(), "request"))),
         lacking => Finding::fault(
             format!("the manager may not: {}", lacking.join("; ")),
-            "apply config/default of the manager's version; kinds of another group than infrastructure.cluster.x-k8s.io need a role of their own (docs/troubleshooting.md, Nothing happens)",
+            "apply again what is installed (config/default, another folder of config, or the release) of the manager's version; kinds of another group than infrastructure.cluster.x-k8s.io need a role of their own (docs/troubleshooting.md, Nothing happens)",
         ),
     }]
 }

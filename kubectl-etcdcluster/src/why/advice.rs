@@ -72,7 +72,7 @@ pub fn advice(reason: &str) -> Advice {
         ),
         r::REFUSED => (
             "every write needs the API server's consent",
-            "Most often a permission is missing: apply config/default of the manager's own version.",
+            "Most often a permission is missing: apply again what is installed (config/default, another folder of config, or the release) of the manager's own version.",
         ),
         r::WAITING_FOR_CLUSTER_INFRASTRUCTURE => (
             "growth: no Machine is made before the infrastructure of the Cluster has told its failure domains",

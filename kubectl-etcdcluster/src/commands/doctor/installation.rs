@@ -26,15 +26,18 @@ const AT_A_TIME: usize = 8;
 
 /// What is installed; `templates` are the CRDs of the infrastructure templates in use.
 pub(super) async fn read(client: &Client, gatherer: &Gatherer, templates: BTreeSet<String>) -> Installation {
+    let namespace = gatherer.namespace();
     let managers = gatherer.managers(PROVIDER_LABEL).await;
-    let permissions = match managers.as_ref().map(|managers| managers.first()) {
-        Ok(Some(manager)) => of_manager(client, gatherer.namespace(), manager, &templates).await,
-        Ok(None) => Err("no Deployment of the manager is found".to_owned()),
+    let looks_after = |manager: &&Manager| manager.looks_after(namespace);
+    let permissions = match managers.as_ref().map(|managers| managers.iter().find(looks_after)) {
+        Ok(Some(manager)) => of_manager(client, namespace, manager, &templates).await,
+        Ok(None) => Err(format!("no Deployment of a manager of namespace {namespace} is found")),
         Err(why) => Err(why.clone()),
     };
     let crds = crd_names().into_iter().chain(templates).collect();
     let server_time = server_time(client).await;
     Installation {
+        namespace: namespace.to_owned(),
         now: now(),
         server_time,
         kubernetes: client.apiserver_version().await.map(|version| version.git_version).map_err(why),
