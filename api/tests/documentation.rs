@@ -381,6 +381,41 @@ fn commands_name_etcd_clusters_in_full() {
     assert!(count > 20, "{count}");
 }
 
+/// What `sed` is to replace or to take out of a file of ours is in that file, and no longer in what it makes.
+#[test]
+fn what_sed_is_to_change_is_there() {
+    let mut count = 0;
+    for page in ["docs/examples.md", "docs/install.md"] {
+        let text = read(page).replace("\\\n", " ");
+        for line in text.lines().map(str::trim).filter(|line| line.starts_with("sed ")) {
+            let mut words = line.split('\'').step_by(2).flat_map(str::split_whitespace);
+            let file = words.find(|word| word.ends_with(".yaml")).unwrap_or_else(|| panic!("{line}: of which file?"));
+            // As hack/release.sh names it.
+            let file = file.replace("out/release/cluster-template-docker", "examples/docker/cluster-template");
+            let mut made: Vec<String> = read(&file).lines().map(str::to_owned).collect();
+            let mut gone = Vec::new();
+            for script in line.split('\'').skip(1).step_by(2) {
+                let parts: Vec<&str> = script.split('|').collect();
+                let (from, to) = match parts[..] {
+                    ["s", from, to, ""] => (from, Some(to)),
+                    [taken] => (taken.trim_start_matches('/').trim_end_matches("/d"), None),
+                    _ => panic!("{line}: what is {script}?"),
+                };
+                assert!(made.iter().any(|line| line.contains(from)), "{page}: {file} has no {from}");
+                match to {
+                    Some(to) => made.iter_mut().for_each(|line| *line = line.replacen(from, to, 1)),
+                    None => made.retain(|line| !line.contains(from)),
+                }
+                gone.push(from);
+                count += 1;
+            }
+            let left: Vec<&String> = made.iter().filter(|line| gone.iter().any(|from| line.contains(from))).collect();
+            assert!(left.is_empty(), "{page}: {file} still has {left:?}");
+        }
+    }
+    assert!(count > 4, "{count}");
+}
+
 #[test]
 fn every_page_is_in_the_contents_and_in_the_index() {
     let docs = repository("docs");

@@ -69,7 +69,11 @@ const COMMANDS: &[(&str, &str, Fate)] = &[
     ("docs/install.md", "clusterctl ", CLUSTERCTL),
     ("docs/install.md", "kubectl create namespace ", Excused("what is judged has its namespace already")),
     ("docs/install.md", "kubectl -n capi-etcdadm-system create configmap ", Judged),
+    ("docs/install.md", "kubectl -n capi-etcdadm-system rollout status ", PODS),
     ("docs/install.md", "kubectl -n capi-etcdadm-system ", NOT_KEPT),
+    ("docs/install.md", "kubectl -n NAMESPACE delete ", Judged),
+    ("docs/install.md", "kubectl delete namespaces ", Judged),
+    ("docs/install.md", "kubectl delete clusterrolebindings ", Judged),
     ("docs/install.md", "kubectl apply -f config/operator/", Judged),
     ("docs/install.md", "kubectl apply --server-side -k config/namespaced", Excused("rbac::one_namespace installs it")),
     (
