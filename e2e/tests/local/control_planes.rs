@@ -6,7 +6,7 @@ use crate::bring_up::PATIENCE;
 use crate::deletion::all_is_gone;
 use crate::departures::only_theirs;
 use crate::records::warnings;
-use crate::rolls::{ROLLOUT, changed, is_voter, up_to_date};
+use crate::rolls::{ROLLOUT, another_spec, changed, is_voter, shared, up_to_date};
 use crate::shrinks::{are_well, wanted};
 use anyhow::{Context, Result, ensure};
 use api::EtcdClusterStatus;
@@ -18,7 +18,7 @@ use e2e::plane::{Mark, users};
 use e2e::tools::Etcd;
 use e2e::until::until;
 use kube::ResourceExt;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::time::Duration;
 
 /// API servers of a control plane, and of one that rolls again and again, as each takes its time to start.
@@ -126,6 +126,61 @@ pub(crate) async fn that_scales(bed: &mut Bed) -> Result<()> {
     rollout.ends_well(bed).await
 }
 
+/// Another version of etcd, with room for one Machine more than there are members; then another configuration, without
+/// room for any. Each time that no other old member may leave, the control plane is told of those that are there, and
+/// rolls: twice with room for one, and three times without. Members leave that API servers use meanwhile.
+pub(crate) async fn in_little_room(bed: &mut Bed) -> Result<()> {
+    let third = Etcd::V3_7.version()?;
+    let mut rollout = Rollout::begin(bed, Manifests::new("stub-narrow", "demo")?, FEWER_SERVERS).await?;
+    let narrow = json!({"rolloutStrategy": with_room_for(1), "etcdadmConfigSpec": {"version": third}});
+    changed(&rollout.handle, &narrow).await?;
+    // All that are there: two of those before, and two new ones.
+    rollout.is_told_halfway(bed, Told { endpoints: 4, known: 2, members: 4 }).await.context("with room for one")?;
+    // Of the old ones that are left, one leaves while API servers use it.
+    rollout.moments += 1;
+    rollout.is_carried_out(bed, &third).await.context("with room for one")?;
+
+    let mut without_room = another_spec();
+    without_room["rolloutStrategy"] = with_room_for(0);
+    changed(&rollout.handle, &without_room).await?;
+    for time in ["the first time", "the second time"] {
+        let told = rollout.is_told_halfway(bed, Told { endpoints: 3, known: 2, members: 3 }).await;
+        told.with_context(|| format!("without room, {time}"))?;
+    }
+    // So does the last old one here.
+    rollout.moments += 1;
+    rollout.is_carried_out(bed, &third).await.context("without room")?;
+    rollout.ends_well(bed).await
+}
+
+/// Another version of five members: two of the old ones make room for new ones while API servers use them, and three
+/// stay. The control plane is told once, with five new ones, and rolls once; then those three leave.
+pub(crate) async fn of_five(bed: &mut Bed) -> Result<()> {
+    let third = Etcd::V3_7.version()?;
+    let mut rollout = Rollout::begin(bed, Manifests::new("stub-five", "demo")?.replicas(5), FEWER_SERVERS).await?;
+    rollout.goes_to(&third).await?;
+    rollout.is_told_next(Told { endpoints: 5, known: 0, members: 8 }).await?;
+    // Those that have made room.
+    rollout.moments += 2;
+    rollout.is_carried_out(bed, &third).await?;
+    rollout.ends_well(bed).await
+}
+
+/// `spec.rolloutStrategy` with room for so many Machines more than there are members.
+fn with_room_for(machines: usize) -> Value {
+    json!({"rollingUpdate": {"maxSurge": machines}})
+}
+
+/// What a control plane is told, and when.
+#[derive(Clone, Copy)]
+struct Told {
+    /// How many endpoints there are, and how many of them were in the list before.
+    endpoints: usize,
+    known: usize,
+    /// How many members there are until it has rolled out with these.
+    members: usize,
+}
+
 /// A cluster whose spec is about to change, with its control plane, and writers of objects in it.
 struct Rollout {
     handle: ClusterHandle,
@@ -133,12 +188,12 @@ struct Rollout {
     /// API servers of the control plane.
     servers: usize,
     writers: ObjectWriters,
-    /// The Machines and endpoints before the change.
+    /// The Machines before the change, and the endpoints that API servers have.
     old: Vec<String>,
     before: String,
     mark: Mark,
-    /// How many changes were carried out since then.
-    carried_out: usize,
+    /// How often the control plane was told of other endpoints since then, and has rolled out with them.
+    rolled: usize,
     /// How often an API server has ended, leadership was moved, or a member that API servers use has left.
     moments: usize,
 }
@@ -155,7 +210,7 @@ impl Rollout {
         handle.until_cluster_condition("ManagedExternalEtcdReady", "True", "Ready", PATIENCE).await?;
         let writers = ObjectWriters::begin(&stub.kubeconfig, "kube-system", ObjectLoad::default()).await?;
         let old = handle.etcd_machines().await?;
-        Ok(Self { stub, servers, writers, old, before, mark: bed.plane.mark(), carried_out: 0, moments: 0, handle })
+        Ok(Self { stub, servers, writers, old, before, mark: bed.plane.mark(), rolled: 0, moments: 0, handle })
     }
 
     /// Asks for another version of etcd.
@@ -225,6 +280,30 @@ impl Rollout {
         Ok(())
     }
 
+    /// Waits until other endpoints are published. Gives them.
+    async fn is_told_next(&self, wanted: Told) -> Result<String> {
+        let status = until("other endpoints are published", ROLLOUT, async || {
+            let status = self.handle.status().await?;
+            ensure!(status.ready && status.endpoints != self.before, "{}: {:?}", status.endpoints, status.conditions);
+            // One that makes room for the last new one may leave a moment later.
+            ensure!(status.members.len() == wanted.members, "the members are {:?}", status.members);
+            Ok(Some(status))
+        })
+        .await?;
+        let found = (status.endpoints.split(',').count(), shared(&status.endpoints, &self.before));
+        ensure!(found == (wanted.endpoints, wanted.known), "published were {}: {}", self.before, status.endpoints);
+        Ok(status.endpoints)
+    }
+
+    /// The control plane is told of members that are there while others have yet to be replaced, and rolls out with them.
+    async fn is_told_halfway(&mut self, bed: &Bed, wanted: Told) -> Result<()> {
+        let endpoints = self.is_told_next(wanted).await?;
+        self.uses(bed, endpoints).await?;
+        // An old member has left before that.
+        self.moments += self.servers + 1;
+        Ok(())
+    }
+
     /// All members are well, nobody else is one, and they run this version. Gives the Machines, and the status.
     async fn rests(&self, bed: &Bed, version: &str) -> Result<(Vec<String>, EtcdClusterStatus)> {
         let machines = are_well(bed, &self.handle, self.old.len()).await?;
@@ -278,15 +357,22 @@ impl Rollout {
         Ok(())
     }
 
-    /// Every API server is replaced, each once, by one that uses these endpoints.
+    /// A change is carried out, and every API server was replaced, each once, by one that uses these endpoints.
     async fn has_rolled(&mut self, bed: &Bed, machines: Vec<String>, endpoints: String) -> Result<()> {
-        self.stub.until_all_use(&endpoints, PATIENCE).await?;
+        self.uses(bed, endpoints).await?;
         self.handle.until_cluster_condition("ManagedExternalEtcdReady", "True", "Ready", PATIENCE).await?;
-        self.carried_out += 1;
-        let (seen, wanted) = (self.stub.seen(), (1 + self.carried_out) * self.servers);
+        self.old = machines;
+        Ok(())
+    }
+
+    /// Every API server is replaced, each once, by one that uses these endpoints.
+    async fn uses(&mut self, bed: &Bed, endpoints: String) -> Result<()> {
+        self.stub.until_all_use(&endpoints, PATIENCE).await?;
+        self.rolled += 1;
+        let (seen, wanted) = (self.stub.seen(), (1 + self.rolled) * self.servers);
         ensure!(seen.started == wanted, "{} API servers were started, and not {wanted}", seen.started);
         self.is_told(bed)?;
-        (self.old, self.before) = (machines, endpoints);
+        self.before = endpoints;
         Ok(())
     }
 
@@ -311,14 +397,14 @@ impl Rollout {
         self.stub.until_gone(PATIENCE).await
     }
 
-    /// By the API server's own account, we wrote endpoints into the control plane once for each change. A dry run comes
-    /// before: it writes nothing.
+    /// By the API server's own account, we wrote endpoints into the control plane as often as it has rolled out. A dry
+    /// run comes before: it writes nothing.
     fn is_told(&self, bed: &Bed) -> Result<()> {
         let ours = bed.plane.requests_since(self.mark)?.user(users::PROVIDER).done_in(&self.handle.namespace);
         let ours = ours.verb("patch").resource("stubcontrolplanes");
         let ours = ours.filter(|patch| !patch.uri.contains("dryRun=All"));
         let written = ours.filter(|patch| patch.body.pointer("/spec/etcd/external/endpoints").is_some()).len();
-        ensure!(written == self.carried_out, "endpoints were written {written} times:\n{ours}");
+        ensure!(written == self.rolled, "endpoints were written {written} times:\n{ours}");
         Ok(())
     }
 }

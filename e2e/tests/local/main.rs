@@ -299,6 +299,8 @@ fn scenarios() -> Vec<Scenario<Lane>> {
         scenario!(control_planes::that_are_seen_late).long(true),
         scenario!(control_planes::that_roll_back).long(true),
         scenario!(control_planes::that_scales).long(true),
+        scenario!(control_planes::in_little_room).long(true),
+        scenario!(control_planes::of_five).long(true),
         scenario!(rolls::with_room_for_one),
         scenario!(rolls::without_room),
         scenario!(certificates::that_expire).long(true),

@@ -317,7 +317,7 @@ pub(crate) async fn used(bed: &Bed, manifests: Manifests) -> Result<ClusterHandl
 }
 
 /// How many endpoints two lists have in common.
-fn shared(one: &str, other: &str) -> usize {
+pub(crate) fn shared(one: &str, other: &str) -> usize {
     one.split(',').filter(|url| other.split(',').any(|it| it == *url)).count()
 }
 
