@@ -41,6 +41,9 @@ pub(crate) async fn every_folder_is_accepted(server: &Server) -> Result<()> {
         let name = folder.file_name().unwrap_or_default().display().to_string();
         let documents = documents_of(server, &folder).await.with_context(|| name.clone())?;
         ensure!(!documents.is_empty(), "{name} is empty");
+        // Cluster API takes one extension that updates Machines: with ours, nobody could have another.
+        let has = |kind: &str| documents.iter().any(|document| document["kind"] == kind);
+        ensure!(!has("ExtensionConfig"), "{name} registers an extension");
         make_namespaces(server, &documents).await?;
         if name == "cert-manager" {
             shows_a_certificate_that_is_verified(&documents)?;
