@@ -82,6 +82,18 @@ fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
+/// The same with those of its tests.
+fn sources_and_tests(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            sources_and_tests(&path, found);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            found.push(path);
+        }
+    }
+}
+
 #[test]
 fn every_event_is_explained_and_no_other() {
     let mut files = Vec::new();
@@ -243,6 +255,49 @@ fn every_time_in_the_code_is_among_the_timers() {
                 let (name, path) = (format!("`{name}`"), format!("`{path}`"));
                 let there = page.lines().any(|row| row.contains(&name) && row.contains(&path));
                 assert!(there, "docs/timers.md lacks {name} of {}", file.display());
+            }
+        }
+    }
+    assert!(count > 60, "{count}");
+}
+
+/// What replays a fault of somebody else exists, and runs where the table says: without `E2E_FULL=1`, or only with it.
+#[test]
+fn faults_of_others_are_replayed() {
+    let (mut lists, mut files, mut count) = (String::new(), Vec::new(), 0);
+    for member in std::fs::read_dir(repository("")).unwrap() {
+        let member = member.unwrap().path();
+        for folder in ["src", "tests"].map(|folder| member.join(folder)) {
+            if member.join("Cargo.toml").exists() && folder.exists() {
+                sources_and_tests(&folder, &mut files);
+            }
+        }
+    }
+    for file in files.iter().filter(|file| file.starts_with(repository("e2e/tests")) && file.ends_with("main.rs")) {
+        lists += &std::fs::read_to_string(file).unwrap();
+    }
+    let tests: String = files.iter().map(|file| std::fs::read_to_string(file).unwrap()).collect();
+
+    let page = read("docs/testbed.md");
+    let (_, section) = page.split_once("\n## Faults of others").unwrap();
+    let rows = section.split("\n## ").next().unwrap().lines().filter(|line| line.starts_with("| ")).skip(1);
+    for row in rows {
+        let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+        let ["", _, core, full, ""] = cells[..] else { panic!("{row}: these are not three columns") };
+        assert!(core.contains('`') || full.contains('`'), "{row}: nobody replays it");
+        for (cell, is_core) in [(core, true), (full, false)] {
+            for name in cell.split('`').skip(1).step_by(2) {
+                count += 1;
+                let is_it =
+                    |line: &&str| [format!("!({name})"), format!("!({name},")].iter().any(|list| line.contains(list));
+                let is_long = |line: &str| line.contains(".long(true)") || line.contains("core: false");
+                let there = if name.contains("::") {
+                    lists.lines().filter(is_it).any(|line| is_long(line) != is_core)
+                } else {
+                    let is_listed = || lists.contains(&format!("\"{name}\""));
+                    is_core && (is_listed() || tests.contains(&format!("fn {name}(")))
+                };
+                assert!(there, "docs/testbed.md: {name} is not there, or not where {row:?} says");
             }
         }
     }
