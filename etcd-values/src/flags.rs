@@ -34,7 +34,7 @@ pub const TUNING_FLAGS: [&str; 7] = [
 
 /// Settings that change how fast, how much or how loudly, and nothing that a cluster's life depends on. etcd itself
 /// checks their values.
-pub const FREE_FLAGS: [&str; 43] = [
+pub const FREE_FLAGS: [&str; 42] = [
     "backend-batch-interval",
     "backend-batch-limit",
     "backend-bbolt-freelist-type",
@@ -50,7 +50,6 @@ pub const FREE_FLAGS: [&str; 43] = [
     "distributed-tracing-service-name",
     "downgrade-check-time",
     "enable-distributed-tracing",
-    "enable-grpc-gateway",
     "enable-lease-checkpoint",
     "enable-lease-checkpoint-persist",
     "enable-log-rotation",
@@ -83,7 +82,7 @@ pub const FREE_FLAGS: [&str; 43] = [
 ];
 
 /// Settings that are refused: why, and the starts of their names.
-const REFUSED: [(&str, &[&str]); 19] = [
+const REFUSED: [(&str, &[&str]); 20] = [
     ("it is set with --max-learners, the same on every member, and never changes", &["max-learners"]),
     ("it is always on: it keeps membership changes from losing quorum", &["strict-reconfig-check"]),
     ("etcdadm decides how a member starts", &["initial-", "discovery"]),
@@ -102,6 +101,7 @@ const REFUSED: [(&str, &[&str]); 19] = [
     ("use --cipher-suites", &["cipher-suites"]),
     ("members with different values do not accept each other's users", &["auth-token", "bcrypt-cost"]),
     ("the v2 API is gone in etcd 3.6", &["enable-v2", "v2-"]),
+    ("it is always on: members are asked for their health through it", &["enable-grpc-gateway"]),
     ("it switches what is not stable yet", &["feature-gates"]),
 ];
 

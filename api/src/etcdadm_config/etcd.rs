@@ -156,8 +156,8 @@ fn free_message() -> String {
     format!(
         "etcdadm sets what decides membership (initial-* but initial-corrupt-check, max-learners, strict-reconfig-check, force-new-cluster, \
          discovery*), durability (unsafe-*), identity and place (name, data-dir, wal-dir, config-file), addresses \
-         (listen-*, advertise-*) and TLS (client-*, peer-*, tls-* and the files); possible are {}, also with \
-         experimental- before them",
+         (listen-*, advertise-*), TLS (client-*, peer-*, tls-* and the files) and how health is asked for \
+         (enable-grpc-gateway); possible are {}, also with experimental- before them",
         FREE_FLAGS.join(", ")
     )
 }

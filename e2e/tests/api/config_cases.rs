@@ -368,6 +368,7 @@ fn etcd_cases() -> Vec<Case> {
         "auth-token",
         "proxy",
         "enable-v2",
+        "enable-grpc-gateway",
         "feature-gates",
         "--metrics",
         "Metrics",

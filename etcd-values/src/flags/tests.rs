@@ -53,7 +53,9 @@ fn what_may_be_set(#[case] flags: &[(&str, &str)]) {
 #[case("socket-reuse-port")]
 #[case("feature-gates")]
 #[case("enable-v2")]
-fn what_decides_membership_identity_durability_or_trust_is_refused(#[case] name: &str) {
+#[case("enable-grpc-gateway")]
+#[case("experimental-enable-grpc-gateway")]
+fn what_decides_membership_identity_durability_trust_or_health_is_refused(#[case] name: &str) {
     let invalid = check_flags(&[(name, "1")]).unwrap_err();
     assert_eq!(invalid.name, name);
     assert!(invalid.why.starts_with("it cannot be set here: "), "{invalid}");
