@@ -249,6 +249,7 @@ impl<'a> Join<'a> {
             // raft's log, while which no other change is taken.
             Err(failure @ Failure::TooManyLearners) => {
                 let pause = Duration::from_millis(rand::rng().random_range(1_000..3_000));
+                let failure = Failure::Transient(format!("{failure}{}", promoted_first(&membership.members)));
                 self.wait_out("the cluster takes no member now", failure, pause).await
             }
             Err(failure @ Failure::Unhealthy(_)) => {
@@ -403,6 +404,20 @@ impl<'a> Join<'a> {
         let listed = membership.members.iter().find(|member| member.id == id && member.has_started());
         let name = listed.map_or(&self.node.settings.name, |member| &member.name);
         MemberRecord::of(membership.cluster_id, id, name.clone(), self.own_url.clone()).store(&self.node.paths)
+    }
+}
+
+/// Which learners hold the places of those that the cluster takes, as far as the list has them: another machine may have
+/// been added since.
+fn promoted_first(members: &[Member]) -> String {
+    let learners = members.iter().filter(|member| member.learner).map(|learner| {
+        let name = if learner.has_started() { learner.name.as_str() } else { "not started yet" };
+        format!("{:x} ({name}, {})", learner.id, learner.peer_urls.join(","))
+    });
+    match &learners.collect::<Vec<_>>()[..] {
+        [] => String::new(),
+        [one] => format!(", until learner {one} is promoted or removed"),
+        several => format!(", until one of these is promoted or removed: learner {}", several.join(", learner ")),
     }
 }
 

@@ -6,7 +6,7 @@ use std::{fmt, io};
 /// A request that failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// Another learner has to be promoted first.
+    /// The cluster has as many learners as it takes: one of them has to be promoted first.
     TooManyLearners,
     /// etcd does not want a new member until all voters have been connected for five seconds.
     Unhealthy(String),
@@ -101,7 +101,7 @@ fn chain(mut text: String, mut source: Option<&(dyn Error + 'static)>) -> String
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::TooManyLearners => f.write_str("another member is a learner still"),
+            Self::TooManyLearners => f.write_str("it has as many learners as it takes"),
             Self::NotInSync => f.write_str("it has not caught up with the leader"),
             Self::Unhealthy(why) => write!(f, "its voters have not all been connected for five seconds ({why})"),
             Self::Untrusted { why, by_clock: true } => write!(

@@ -195,6 +195,29 @@ async fn a_learner_that_catches_up_is_looked_at_less_and_less_often() {
     assert_eq!(pauses, [50, 100, 200, 400, 800, 1000, 1000]);
 }
 
+#[test]
+fn learners_that_keep_a_machine_out_are_named() {
+    let member = |id, name: &str, learner| Member {
+        id,
+        name: name.to_owned(),
+        peer_urls: vec![format!("https://10.0.0.{id}:2380")],
+        client_urls: Vec::new(),
+        learner,
+    };
+    let members = [member(1, "m1", false), member(2, "m2", true), member(3, "", true)];
+    let says = |members: &[Member]| format!("{}{}", Failure::TooManyLearners, promoted_first(members));
+    assert_eq!(says(&members[..1]), "it has as many learners as it takes", "another one was added just now");
+    assert_eq!(
+        says(&members[..2]),
+        "it has as many learners as it takes, until learner 2 (m2, https://10.0.0.2:2380) is promoted or removed"
+    );
+    assert_eq!(
+        says(&members),
+        "it has as many learners as it takes, until one of these is promoted or removed: learner 2 (m2, \
+         https://10.0.0.2:2380), learner 3 (not started yet, https://10.0.0.3:2380)"
+    );
+}
+
 /// Two that start, or are promoted, at the same moment would disturb each other.
 #[rstest]
 #[case::start(false)]
