@@ -5,50 +5,17 @@ use crate::mappers::{infrastructure_to_etcd_clusters, reference, template_to_etc
 use crate::metrics::Decisions;
 use crate::pki::JudgedCas;
 use crate::prober::Prober;
+use crate::put_off::PutOff;
 use api::{EtcdCluster, EtcdadmConfig, names};
 use controller_support::kinds::CLUSTER_API_CONTRACTS;
-use controller_support::{Cached, DeferredStatuses, Events, Followed, Result, Shared, TtlCache, WriteCache, foreign};
+use controller_support::{Cached, DeferredStatuses, Events, Followed, Result, Shared, WriteCache, foreign};
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt;
 use kube::api::DynamicObject;
 use kube::discovery::ApiResource;
 use kube::runtime::reflector::ObjectRef;
 use std::sync::Arc;
-use std::time::Duration;
 use tokio::sync::{OnceCell, mpsc};
-
-/// How long what nothing waits for is not tried again. Reconciles may come several times a second.
-pub(crate) const PUT_OFF: Duration = Duration::from_secs(600);
-
-/// What of an object is not tried again for [`PUT_OFF`], by the object's UID.
-pub(crate) struct PutOff(TtlCache<String, ()>);
-
-impl Default for PutOff {
-    fn default() -> Self {
-        Self(TtlCache::new(PUT_OFF))
-    }
-}
-
-impl PutOff {
-    /// Whether it is not to be tried yet.
-    pub(crate) fn has(&self, uid: &str, what: &str) -> bool {
-        self.0.get(&key(uid, what)).is_some()
-    }
-
-    /// From now on it is not tried.
-    pub(crate) fn put(&self, uid: &str, what: &str) {
-        self.0.insert(key(uid, what), ());
-    }
-
-    /// It is tried again as soon as it is wanted.
-    pub(crate) fn forget(&self, uid: &str, what: &str) {
-        self.0.remove(&key(uid, what));
-    }
-}
-
-fn key(uid: &str, what: &str) -> String {
-    format!("{uid}/{what}")
-}
 
 /// Clients, watches, memories and the prober.
 pub(crate) struct Context {

@@ -30,9 +30,10 @@ pub(crate) use up_to_date::show_up_to_date;
 
 use crate::CONTROLLER;
 use crate::build::InitContent;
-use crate::context::{Context, PUT_OFF};
+use crate::context::Context;
 use crate::observation::Observation;
 use crate::plan::{Hold, Step};
+use crate::put_off::PUT_OFF;
 use api::conditions::reasons;
 use api::{EtcdCluster, names};
 use controller_support::{Error, Result, apply};

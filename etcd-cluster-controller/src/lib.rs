@@ -19,6 +19,7 @@ mod observe;
 mod pki;
 pub mod plan;
 pub mod prober;
+mod put_off;
 pub mod quorum;
 pub mod roster;
 pub mod status;

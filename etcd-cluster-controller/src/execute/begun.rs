@@ -2,10 +2,11 @@
 //! first and deleted last, so whatever was begun is found by it.
 
 use super::{AGAIN, Outcome, again};
-use crate::context::{Context, PUT_OFF};
+use crate::context::Context;
 use crate::observation::{Observation, Template};
 use crate::observe::{Whose, observe_live, whose};
 use crate::plan::{Hold, Plan, drops_begun, plan};
+use crate::put_off::PUT_OFF;
 use api::conditions::reasons;
 use api::{EtcdCluster, EtcdadmConfig};
 use controller_support::{Result, ResultExt, apply};

@@ -1,9 +1,10 @@
 //! clusterctl's annotation `block-move` on the EtcdCluster: `clusterctl move` waits for a while as long as it is there.
 
 use super::{Outcome, again, set_metadata};
-use crate::context::{Context, PUT_OFF};
+use crate::context::Context;
 use crate::observation::Observation;
 use crate::plan::{Loss, is_left_alone};
+use crate::put_off::PUT_OFF;
 use api::{EtcdCluster, names};
 use kube::ResourceExt;
 use serde_json::{Value, json};

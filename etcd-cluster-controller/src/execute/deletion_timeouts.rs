@@ -4,9 +4,10 @@
 use super::machines::machines;
 use crate::CONTROLLER;
 use crate::build::{same_timeouts, wanted_timeouts};
-use crate::context::{Context, PUT_OFF};
+use crate::context::Context;
 use crate::observation::Observation;
 use crate::plan::is_left_alone;
+use crate::put_off::PUT_OFF;
 use api::etcd_cluster::MachineDeletion;
 use controller_support::apply;
 use controller_support::external::MachineView;

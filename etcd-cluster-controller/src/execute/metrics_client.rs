@@ -4,11 +4,12 @@
 use super::Outcome;
 use super::secrets::{internal, put};
 use crate::build;
-use crate::context::{Context, PUT_OFF};
+use crate::context::Context;
 use crate::observation::{ClusterLink, Observation};
 use crate::observe::ca_of;
 use crate::pki::{Client, new_client};
 use crate::plan::metrics_client_is_due;
+use crate::put_off::PUT_OFF;
 use api::names;
 use controller_support::Result;
 use kube::{Resource, ResourceExt};

@@ -3,8 +3,9 @@
 use super::Outcome;
 use crate::CONTROLLER;
 use crate::build::template_owners;
-use crate::context::{Context, PUT_OFF};
+use crate::context::Context;
 use crate::observation::{ClusterLink, Observation, Template};
+use crate::put_off::PUT_OFF;
 use controller_support::error::answer;
 use controller_support::kinds::CLUSTER_API_CONTRACTS;
 use controller_support::{Error, Result, apply};

@@ -2,8 +2,8 @@
 //! nothing waits for it.
 
 use super::is_left_alone;
-use crate::context::PUT_OFF;
 use crate::observation::{Certificates, Observation};
+use crate::put_off::PUT_OFF;
 use k8s_openapi::jiff::SignedDuration;
 use std::time::Duration;
 
