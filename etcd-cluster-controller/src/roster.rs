@@ -11,9 +11,10 @@ use crate::observation::probe::RunKind;
 use crate::observation::{Member, Observation, Outcome, Probe, Report, hex};
 use api::etcd_cluster::{Health, MemberRole, MemberStatus, RemovalState};
 use controller_support::external::MachineView;
+use k8s_openapi::jiff::Timestamp;
 use std::collections::BTreeSet;
 use strangers::NO_MACHINE;
-use verdict::{UNPLACED, explain, explain_no_member, verdict};
+use verdict::{NEW, UNPLACED, explain, explain_no_member, verdict};
 
 /// A Machine, a member, or both.
 #[derive(Clone, Debug)]
@@ -152,15 +153,29 @@ impl Seat<'_> {
         }
     }
 
-    /// The same as a sentence, with the time.
+    /// The same with the time, where that is known.
+    #[must_use]
+    pub fn why_since(&self) -> String {
+        let since = match &self.verdict {
+            Verdict::Healthy { .. } => None,
+            Verdict::Failing { since, .. } | Verdict::Unhealthy { since, .. } => Some(*since),
+            Verdict::Unknown { .. } => self.unknown_since(),
+        };
+        since.map_or_else(|| self.why().to_owned(), |since| format!("{} (since {since:.0})", self.why()))
+    }
+
+    /// Since when nothing is known of the member, by its checks. Not of one that is starting: its run begins anew when it
+    /// is known which member to expect.
+    fn unknown_since(&self) -> Option<Timestamp> {
+        let probe = self.probe.filter(|probe| probe.run.kind != RunKind::Healthy && probe.expected == self.id())?;
+        let starts = [NEW, UNPLACED].iter().any(|why| self.why().starts_with(why));
+        (!starts).then_some(probe.run.since)
+    }
+
+    /// The same as a sentence, with the member's name.
     #[must_use]
     pub fn describe(&self) -> String {
-        match &self.verdict {
-            Verdict::Failing { since, why } | Verdict::Unhealthy { since, why } => {
-                format!("{}: {why} (since {since:.0})", self.name())
-            }
-            _ => format!("{}: {}", self.name(), self.why()),
-        }
+        format!("{}: {}", self.name(), self.why_since())
     }
 
     /// Why the latest check of the member says nothing, also while it counts as healthy: see [`Seat::is_well`]. With the
@@ -200,6 +215,15 @@ impl<'a> Roster<'a> {
     /// Seats of voters.
     pub fn voters(&self) -> impl Iterator<Item = &Seat<'a>> {
         self.seats.iter().filter(|seat| seat.is_voter())
+    }
+
+    /// Since when no voter answers its checks. `None`: one does, or it is not known of each.
+    #[must_use]
+    pub fn silent_since(&self) -> Option<Timestamp> {
+        let since = |seat: &Seat<'_>| {
+            seat.probe.filter(|probe| probe.run.kind != RunKind::Healthy).map(|probe| probe.run.since)
+        };
+        self.voters().map(since).collect::<Option<Vec<Timestamp>>>()?.into_iter().max()
     }
 
     /// Members by ID.

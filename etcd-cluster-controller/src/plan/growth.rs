@@ -261,7 +261,7 @@ fn stranger(view: &View<'_>) -> Option<Plan> {
         let (then, id) = (retire::what_becomes_of(view, seat), hex(*id));
         Some(format!(
             "member {id} ({urls}): {}. {then}. If its machine is gone for good, remove it ({loses}): etcdctl member remove {id}",
-            seat.why()
+            seat.why_since()
         ))
     };
     let described: Vec<String> = strangers.iter().filter_map(one).collect();

@@ -180,7 +180,7 @@ fn obstacle_of_a_voter(view: &View<'_>) -> Option<String> {
     match unwell {
         Some(only) if voters == 1 => Some(format!(
             "its member is the only one and is not healthy ({}). Its data would go with it: bring the member back",
-            only.why()
+            only.why_since()
         )),
         Some(other) => {
             Some(format!("every voter has to be healthy first, and one is not: member {}", other.describe()))

@@ -288,7 +288,7 @@ fn would_lose_data(view: &View<'_>, seat: &Seat<'_>) -> Option<String> {
     Some(format!(
         "Machine {} was deleted{at} and is kept: its member is the only one and does not answer ({}). Bring the member back. To give the data up, delete the Cluster; or delete the EtcdCluster after: {}",
         machine.name,
-        seat.why(),
+        seat.why_since(),
         deletion::confirm(&view.observation.etcd)
     ))
 }

@@ -55,6 +55,55 @@ fn a_learner_that_starts_is_unknown_until_it_has_answered_or_failed_for_long() {
     assert!(matches!(verdict_of(&story, 1), Verdict::Failing { .. }), "it has answered");
 }
 
+/// A time that is another one at each look would have the status written for ever.
+#[test]
+fn since_when_nothing_is_known_of_a_member_is_told_and_stays() {
+    let mut story = Story::with_voters(3, 3);
+    let told = |story: &Story| roster(&story.observation).by_member(id(1)).unwrap().describe();
+    let is_told = |story: &mut Story, why: &str| {
+        let first = told(story);
+        assert!(first.contains(why) && first.ends_with("Z)"), "{first}");
+        story.settle();
+        story.pass(300);
+        assert_eq!(told(story), first, "time alone changes nothing");
+        first
+    };
+    story.failing(1, "down");
+    let since = format!("(since {:.0})", story.observation.now);
+    story.pass(60);
+    story.observation.heard = Some([id(1)].into());
+    let heard = is_told(&mut story, "the other members hear it");
+    assert!(heard.ends_with(&since), "since its checks fail: {heard}");
+    story.unknown(1);
+    let since = format!("(since {:.0})", story.observation.now);
+    let unknown = is_told(&mut story, "file descriptors");
+    assert!(unknown.ends_with(&since), "{unknown}");
+
+    let mut starting = Story::with_voters(3, 1);
+    starting.machine(1);
+    starting.member(1, true);
+    starting.failing(1, "down");
+    assert!(!told(&starting).contains("(since"), "{}", told(&starting));
+}
+
+#[test]
+fn no_voter_answers_since_the_last_one_fell_silent() {
+    let mut story = Story::with_voters(3, 3);
+    let silent = |story: &Story| roster(&story.observation).silent_since();
+    story.failing(0, "down");
+    story.pass(60);
+    story.unknown(1);
+    assert_eq!(silent(&story), None, "the third answers");
+    story.pass(60);
+    story.failing(2, "down");
+    let since = story.observation.now;
+    story.pass(300);
+    assert_eq!(silent(&story), Some(since));
+    story.observation.probes.remove(&name(0));
+    assert_eq!(silent(&story), None, "of one it is not known");
+    assert_eq!(silent(&Story::new(3)), None, "there is none");
+}
+
 #[test]
 fn a_machine_that_answers_and_is_not_listed_is_not_said_to_be_silent() {
     let mut story = Story::with_voters(3, 1);

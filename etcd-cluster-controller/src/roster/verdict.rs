@@ -40,7 +40,7 @@ pub enum Verdict {
 pub(super) const UNPLACED: &str = "it may be that of a new Machine, which has no address yet";
 
 /// What is known of a member that is starting.
-const NEW: &str = "it has not answered since it became a member";
+pub(super) const NEW: &str = "it has not answered since it became a member";
 
 /// What is known of a member that does not answer this controller, and that the other members hear.
 pub(super) const HEARD: &str = "the other members hear it, and this controller does not";

@@ -226,6 +226,12 @@ fn a_fault_of_ours_is_not_theirs_and_not_health() {
     assert!(status.members[0].message.contains("file descriptors"), "{:?}", status.members[0]);
     assert_eq!(status.endpoints, before.endpoints);
     assert!(transitions(&before, &status).is_empty(), "{:?}", transitions(&before, &status));
+    let since = "since 1970-01-01T00:16:40Z)";
+    for type_ in [c::READY, c::AVAILABLE, c::MEMBERS_HEALTHY] {
+        assert!(condition(&status, type_).message.contains(since), "{type_}: {}", condition(&status, type_).message);
+    }
+    story.pass(86_400);
+    assert_eq!(story.settle(), status, "it is told once");
 }
 
 #[test]

@@ -57,14 +57,19 @@ pub(super) fn waiting_for(
             wait(reasons::WAITING_FOR_PROMOTION, message)
         }
         Progress::NotListed => {
-            let message = format!("the member list cannot be read: {}", observation.why_not_listed());
+            let silent = view.roster.silent_since();
+            let message = format!(
+                "the member list cannot be read: {}{}. Nothing is added before it can be read",
+                observation.why_not_listed(),
+                silent.map(|since| format!(" (no voter has answered its checks since {since:.0})")).unwrap_or_default()
+            );
             wait(reasons::MEMBERSHIP_UNKNOWN, message)
         }
         Progress::NotHealthy if matches!(seat.verdict, Verdict::Unknown { .. }) => {
             let message = format!(
                 "the health of member {} is not known: {}. Nothing is added before it is healthy",
                 seat.name(),
-                seat.why()
+                seat.why_since()
             );
             wait(reasons::WAITING_FOR_HEALTHY_MEMBERS, message)
         }
