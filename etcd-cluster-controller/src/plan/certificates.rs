@@ -35,7 +35,8 @@ pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
         Certificates::NoCa if in_use => Some(block(
             reasons::SECRET_INVALID,
             format!(
-                "Secret {secret} with the CA of the running members is gone; restore it from a backup (a new CA would shut them out)"
+                "Secret {secret} in namespace {}, with the CA of the running members, is gone; restore it from a backup (a new CA would shut them out). No member is added or removed until then",
+                view.observation.etcd.namespace().unwrap_or_default()
             ),
         )),
         Certificates::Replaced if in_use => Some(block(

@@ -78,7 +78,8 @@ fn guard(observation: &Observation, ready: &Ready<'_>) -> Result<(), Plan> {
             Err(wait_unwatched(observation, reasons::WAITING_FOR_INITIALIZATION, message))
         }
         Some(Guard::OwnerGone) => {
-            let message = format!("the EtcdCluster of Machine {machine} is being deleted");
+            let message =
+                format!("the EtcdCluster of Machine {machine} is being deleted: etcd is not initialized for it");
             Err(wait(reasons::DELETING, message))
         }
         Some(Guard::Initialized) => {

@@ -26,7 +26,8 @@ pub(super) fn prerequisites(observation: &Observation) -> Result<Ready<'_>, Plan
     match &observation.authority {
         None => {
             let message = format!(
-                "Secret {secret} with etcd's CA (tls.crt, tls.key) and the label {} does not exist yet",
+                "Secret {secret} with etcd's CA (tls.crt, tls.key) and the label {} does not exist yet. The controller of \
+                 the EtcdCluster makes it; without an EtcdCluster, create it",
                 names::ETCD_CLUSTER_LABEL
             );
             Err(wait(reasons::WAITING_FOR_CERTIFICATES, message))
@@ -62,7 +63,8 @@ fn machine(observation: &Observation) -> Result<&MachineView, Plan> {
     match &observation.machine {
         None => Err(wait(reasons::WAITING_FOR_MACHINE, "no Machine refers to this EtcdadmConfig yet")),
         Some(machine) if machine.deleting => {
-            Err(wait(reasons::DELETING, format!("Machine {} is being deleted", machine.name)))
+            let message = format!("Machine {} is being deleted: no bootstrap data is made for it", machine.name);
+            Err(wait(reasons::DELETING, message))
         }
         Some(machine) => Ok(machine),
     }
@@ -77,7 +79,8 @@ fn cluster(observation: &Observation) -> Result<&ClusterView, Plan> {
             Err(wait(reasons::WAITING_FOR_CLUSTER, message))
         }
         Some(cluster) if cluster.deleting => {
-            Err(wait(reasons::DELETING, format!("Cluster {} is being deleted", cluster.name)))
+            let message = format!("Cluster {} is being deleted: no bootstrap data is made for its etcd", cluster.name);
+            Err(wait(reasons::DELETING, message))
         }
         Some(cluster) => Ok(cluster),
     }

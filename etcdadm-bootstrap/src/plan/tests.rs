@@ -107,12 +107,12 @@ fn summary(plan: &Plan) -> String {
 )]
 #[case::refused(|s: &mut O| s.refused = Some("quota".to_owned()), "block RefusedByApiServer: the API server refused the bootstrap Secret: quota")]
 #[case::no_machine(|s: &mut O| s.machine = None, "wait WaitingForMachine: no Machine refers to this EtcdadmConfig yet")]
-#[case::machine_going(|s: &mut O| s.machine.as_mut().unwrap().deleting = true, "wait Deleting: Machine demo-etcd-0 is being deleted")]
+#[case::machine_going(|s: &mut O| s.machine.as_mut().unwrap().deleting = true, "wait Deleting: Machine demo-etcd-0 is being deleted: no bootstrap data is made for it")]
 #[case::no_cluster(|s: &mut O| s.cluster = None, "wait WaitingForCluster: Cluster demo does not exist yet in namespace default")]
-#[case::cluster_going(|s: &mut O| s.cluster.as_mut().unwrap().deleting = true, "wait Deleting: Cluster demo is being deleted")]
+#[case::cluster_going(|s: &mut O| s.cluster.as_mut().unwrap().deleting = true, "wait Deleting: Cluster demo is being deleted: no bootstrap data is made for its etcd")]
 #[case::no_ca(
     |s: &mut O| s.authority = None,
-    "wait WaitingForCertificates: Secret demo-managed-etcd with etcd's CA (tls.crt, tls.key) and the label cluster.x-k8s.io/etcd-cluster does not exist yet"
+    "wait WaitingForCertificates: Secret demo-managed-etcd with etcd's CA (tls.crt, tls.key) and the label cluster.x-k8s.io/etcd-cluster does not exist yet. The controller of the EtcdCluster makes it; without an EtcdCluster, create it"
 )]
 #[case::bad_ca(
     |s: &mut O| s.authority = Some(Err(InvalidAuthority::NotAPair)),
@@ -160,7 +160,7 @@ fn summary(plan: &Plan) -> String {
     |s: &mut O| annotated(s, "many"),
     "block InvalidSpec: metadata.annotations[etcdcluster.cluster.x-k8s.io/max-learners]: \"many\" is not a limit of learners; it must be a number from 1 on, the same for all members of the cluster"
 )]
-#[case::etcd_going(|s: &mut O| s.guard = Some(Guard::OwnerGone), "wait Deleting: the EtcdCluster of Machine demo-etcd-0 is being deleted")]
+#[case::etcd_going(|s: &mut O| s.guard = Some(Guard::OwnerGone), "wait Deleting: the EtcdCluster of Machine demo-etcd-0 is being deleted: etcd is not initialized for it")]
 #[case::unrenderable(
     bad_file,
     "block InvalidSpec: spec.files[0].path: must be an absolute path of a file, without `.`, `..` and doubled slashes"
@@ -178,11 +178,11 @@ fn the_first_machine(#[case] change: fn(&mut O), #[case] expected: &str) {
 #[case::even_with_the_lock(|s: &mut O| { s.lock = Lock::Ours; s.guard = Some(Guard::NotInitialized) }, "do create bootstrap Secret demo-etcd-0 to join")]
 #[case::held_back(
     |s: &mut O| s.init.as_mut().unwrap().admitted = Some(admitted(&["another"])),
-    "wait WaitingForAdmission: Machine demo-etcd-0 may not join yet: members join in turn, and Secret demo-etcd-init does not admit it"
+    "wait WaitingForAdmission: Machine demo-etcd-0 may not join yet: members join in turn, and Secret demo-etcd-init does not admit it. The controller of the EtcdCluster has it admit the Machine when its turn has come; the EtcdCluster's conditions say what comes first"
 )]
 #[case::held_back_before_anything_else_is_asked_for(
     |s: &mut O| { s.init.as_mut().unwrap().admitted = Some(admitted(&[])); s.secret_values = Some(FoundValues::Missing(missing(None))) },
-    "wait WaitingForAdmission: Machine demo-etcd-0 may not join yet: members join in turn, and Secret demo-etcd-init does not admit it"
+    "wait WaitingForAdmission: Machine demo-etcd-0 may not join yet: members join in turn, and Secret demo-etcd-init does not admit it. The controller of the EtcdCluster has it admit the Machine when its turn has come; the EtcdCluster's conditions say what comes first"
 )]
 #[case::admitted(
     |s: &mut O| s.init.as_mut().unwrap().admitted = Some(admitted(&["another", "machine-uid"])),
@@ -191,7 +191,7 @@ fn the_first_machine(#[case] change: fn(&mut O), #[case] expected: &str) {
 #[case::from_the_watch(|s: &mut O| s.init_is_live = false, "do read InitSecret")]
 #[case::held_back_by_the_watch(
     |s: &mut O| { s.init_is_live = false; s.init.as_mut().unwrap().admitted = Some(admitted(&["another"])) },
-    "wait WaitingForAdmission: Machine demo-etcd-0 may not join yet: members join in turn, and Secret demo-etcd-init does not admit it"
+    "wait WaitingForAdmission: Machine demo-etcd-0 may not join yet: members join in turn, and Secret demo-etcd-init does not admit it. The controller of the EtcdCluster has it admit the Machine when its turn has come; the EtcdCluster's conditions say what comes first"
 )]
 #[case::values_come_first(|s: &mut O| { s.init_is_live = false; s.secret_values = None }, "do read SecretValues")]
 #[case::unrenderable_costs_no_look(
