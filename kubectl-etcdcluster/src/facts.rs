@@ -169,6 +169,6 @@ mod tests {
         }
         assert_eq!(manager("a", "--namespace=$(POD_NAMESPACE)").argument("--namespace"), Some("team-a"));
         let installed = include_str!("../../config/namespaced/kustomization.yaml");
-        assert!(installed.contains(&format!("value: --namespace={NAMESPACE_VARIABLE}\n")));
+        assert!(installed.contains(&format!("value: --namespace={NAMESPACE_VARIABLE}}}\n")));
     }
 }

@@ -75,7 +75,7 @@ pub(crate) async fn of_two_of_five(world: World, etcd: Etcd) -> Result<()> {
     try_join_all(silent).await?;
     go_on(&members, &before, &mut keys).await?;
 
-    // etcd takes no member while one that is listed is silent: both are removed first.
+    // etcd takes no sixth member while two of five are silent.
     for (machine, loss) in losses() {
         person.removes(machine, &members[0]).await?;
         loss.has_left_no_trace(machine).await?;
