@@ -72,14 +72,10 @@ fn event_reasons(path: &Path) -> BTreeSet<String> {
 
 /// The sources of a crate.
 fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
-    for entry in std::fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() && path.file_name().is_some_and(|name| name != "tests") {
-            sources(&path, found);
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            found.push(path);
-        }
-    }
+    let mut all = Vec::new();
+    sources_and_tests(folder, &mut all);
+    let is_of_a_test = |path: &PathBuf| path.strip_prefix(folder).unwrap().iter().any(|part| part == "tests");
+    found.extend(all.into_iter().filter(|path| !is_of_a_test(path)));
 }
 
 /// The same with those of its tests.
