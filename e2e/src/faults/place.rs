@@ -5,6 +5,7 @@ use anyhow::{Context, Error, Result, bail};
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::str::FromStr;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// What happens at a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -43,11 +44,12 @@ impl How {
 pub enum At {
     /// The one with this number, from 1.
     Number(usize),
-    /// The first one that is written like this: `create secrets demo-etcd`.
-    First(String),
+    /// Among those that are written like this (`create secrets demo-etcd`) the one with this number, from 1.
+    Like(String, usize),
 }
 
-/// One of our writes, and what happens to it. Written as `17:answer-lost`, or `create secrets demo-etcd:killed-after`.
+/// One of our writes, and what happens to it. Written as `17:answer-lost`, `create secrets demo-etcd:killed-after`, or
+/// `patch machines demo-etcd-0#2:killed-after`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
     /// Which write.
@@ -82,7 +84,11 @@ impl Place {
         let fault = self.how.fault();
         match self.at.clone() {
             At::Number(number) => Rule::at_write(earlier + number, fault),
-            At::First(write) => Rule::at_call(move |call: &C| call.is_write() && call.name() == write, fault),
+            At::Like(write, number) => {
+                let seen = AtomicUsize::new(0);
+                let is_it = move || seen.fetch_add(1, Ordering::Relaxed) + 1 == number;
+                Rule::at_call(move |call: &C| call.is_write() && call.name() == write && is_it(), fault)
+            }
         }
     }
 
@@ -91,9 +97,9 @@ impl Place {
     pub fn slug(&self) -> String {
         match &self.at {
             At::Number(number) => format!("{number}-{}", self.how),
-            At::First(write) => {
+            At::Like(write, number) => {
                 let mut hasher = DefaultHasher::new();
-                write.hash(&mut hasher);
+                (write, number).hash(&mut hasher);
                 format!("{:x}-{}", hasher.finish(), self.how)
             }
         }
@@ -115,7 +121,8 @@ impl fmt::Display for Place {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.at {
             At::Number(number) => write!(formatter, "{number}:{}", self.how),
-            At::First(write) => write!(formatter, "{write}:{}", self.how),
+            At::Like(write, 1) => write!(formatter, "{write}:{}", self.how),
+            At::Like(write, number) => write!(formatter, "{write}#{number}:{}", self.how),
         }
     }
 }
@@ -139,7 +146,11 @@ impl FromStr for Place {
 
     fn from_str(text: &str) -> Result<Self> {
         let (write, how) = text.rsplit_once(':').with_context(|| format!("{text} is not like 17:answer-lost"))?;
-        let at = write.parse().map_or_else(|_| At::First(write.to_owned()), At::Number);
+        let like = || match write.rsplit_once('#') {
+            Some((write, number)) => Ok(At::Like(write.to_owned(), number.parse().context("the number after #")?)),
+            None => Ok::<_, Error>(At::Like(write.to_owned(), 1)),
+        };
+        let at = write.parse().map(At::Number).or_else(|_| like())?;
         Ok(Self { at, how: how.parse()? })
     }
 }
@@ -151,7 +162,9 @@ mod tests {
     #[test]
     fn a_place_is_read_as_it_is_written() {
         let mut places = Place::all(2, &[&How::DEATHS[..], &How::REFUSALS[..]].concat());
-        places.push(Place { at: At::First("create secrets demo-etcd".to_owned()), how: How::KilledAfter });
+        for number in [1, 2] {
+            places.push(Place { at: At::Like("create secrets demo-etcd".to_owned(), number), how: How::KilledAfter });
+        }
         for place in places {
             assert_eq!(place.to_string().parse::<Place>().unwrap(), place);
         }
