@@ -5,7 +5,7 @@ use std::time::Duration;
 
 /// How long a status may be behind, from the first one that was left out. Longer than a chain of steps takes, and too short
 /// for anybody to miss it: changes that never end must not hide what happens.
-const MOMENT: Duration = Duration::from_secs(1);
+const MOMENT: Duration = Duration::from_secs(2);
 /// What was begun longer ago than this is forgotten: its object is gone.
 const FORGOTTEN: Duration = Duration::from_secs(600);
 

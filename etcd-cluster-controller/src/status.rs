@@ -90,7 +90,7 @@ pub fn differs(before: Option<&EtcdClusterStatus>, after: &EtcdClusterStatus) ->
 }
 
 /// Whether the status may be left unwritten for a moment: everything that cannot be derived again is as before. What is left
-/// are words and counts.
+/// are words, counts and figures.
 #[must_use]
 pub(crate) fn can_wait(before: Option<&EtcdClusterStatus>, after: &EtcdClusterStatus, next: &Plan) -> bool {
     let written = before;
@@ -106,6 +106,7 @@ pub(crate) fn can_wait(before: Option<&EtcdClusterStatus>, after: &EtcdClusterSt
             // A person is to act, or to be told that all is well.
             Plan::Block(_) | Plan::Steady => {
                 let (old, new) = (without_machines_ready(&before), without_machines_ready(after));
+                let new = without_figures(&old, &new);
                 !differs(Some(&old), &new) && differs(written, after)
             }
         }
@@ -128,6 +129,7 @@ pub(crate) fn failure_can_wait(before: Option<&EtcdClusterStatus>, after: &EtcdC
 
 /// Whether everything that cannot be derived again is as before.
 fn loses_nothing(before: &EtcdClusterStatus, after: &EtcdClusterStatus) -> bool {
+    let after = without_figures(before, after);
     let kept = EtcdClusterStatus {
         replicas: before.replicas,
         updated_replicas: before.updated_replicas,
@@ -140,9 +142,24 @@ fn loses_nothing(before: &EtcdClusterStatus, after: &EtcdClusterStatus) -> bool 
         cluster_id: before.cluster_id.clone(),
         observed_generation: before.observed_generation,
         conditions: before.conditions.clone(),
-        ..after.clone()
+        ..after
     };
     kept == *before
+}
+
+/// A status with what nobody waits for as it was before: how large the databases are, and that the first endpoints are in
+/// use. The annotation tells of those; where a replaced object has lost it, no list is as careful as the first one.
+/// Another list is not, so a change of the list counts.
+fn without_figures(before: &EtcdClusterStatus, after: &EtcdClusterStatus) -> EtcdClusterStatus {
+    let mut after = after.clone();
+    if before.endpoints_in_use.is_empty() {
+        after.endpoints_in_use.clear();
+    }
+    for member in &mut after.members {
+        let known = before.members.iter().find(|known| known.id == member.id);
+        member.database_size_bytes = known.and_then(|known| known.database_size_bytes);
+    }
+    after
 }
 
 /// A status without what the Machines' own conditions add up to. Those change often while a Machine comes up, and nobody

@@ -221,7 +221,7 @@ mod tests {
             (0, Some("100")),
             "it may be over in a moment"
         );
-        tokio::time::advance(Duration::from_secs(1)).await;
+        tokio::time::advance(Duration::from_secs(2)).await;
         report_failure(&context, &observation.config, &Reads::default(), &refused).await;
         assert_eq!((asked.load(Ordering::Relaxed), newest().as_deref()), (1, Some("50")));
     }

@@ -52,7 +52,8 @@ async fn of_another(stage: &mut Stage) -> Result<()> {
         Ok(ours.iter().any(|request| request.name == "foreignetcds.example.org").then_some(()))
     })
     .await?;
-    tokio::time::sleep(Duration::from_secs(2)).await;
+    // A first condition may come two seconds late.
+    tokio::time::sleep(Duration::from_secs(4)).await;
     let says = stage.says("foreign").await?;
     ensure!(says.is_none(), "the Cluster says {says:?}");
     let control_plane = stage.control_plane("foreign").await?;

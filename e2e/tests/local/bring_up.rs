@@ -2,10 +2,11 @@
 
 use anyhow::{Context, Result, ensure};
 use api::conditions::MACHINE_UP_TO_DATE;
+use api::names;
 use e2e::apply::apply_object;
 use e2e::bed::{Bed, ClusterHandle, Manifests};
 use e2e::plane::workload::WorkloadApiServer;
-use e2e::plane::{Requests, users};
+use e2e::plane::{Request, Requests, users};
 use futures::future::try_join_all;
 use futures::try_join;
 use kube::Client;
@@ -32,7 +33,9 @@ pub(crate) async fn three_members(bed: &mut Bed) -> Result<()> {
     released(&handle).await?;
     bed.exactly(&[(&handle, 3)]).await?;
     machines_match(&handle).await?;
-    gate_was_kept(&handle, &bed.plane.requests_since(before)?)?;
+    let requests = bed.plane.requests_since(before)?;
+    gate_was_kept(&handle, &requests)?;
+    a_move_waits_from_the_first_machine_on(&handle, &requests)?;
 
     let server = WorkloadApiServer::start(bed.world(), &handle.etcd_access().await?).await?;
     bed.observe_api_server(&format!("{}/{}", handle.namespace, handle.cluster), &server);
@@ -215,6 +218,25 @@ fn gate_was_kept(handle: &ClusterHandle, requests: &Requests) -> Result<()> {
         published.received,
         first.received
     );
+    Ok(())
+}
+
+/// The first number of a Machine is written together with what `clusterctl move` waits for: one request does both.
+fn a_move_waits_from_the_first_machine_on(handle: &ClusterHandle, requests: &Requests) -> Result<()> {
+    let patches = requests.done_in(&handle.namespace).user(users::PROVIDER).verb("patch").resource("etcdclusters");
+    let annotates = |request: &Request, name: &str| {
+        request.body.pointer("/metadata/annotations").is_some_and(|annotations| annotations.get(name).is_some())
+    };
+    let mut numbers = patches.iter().filter(|patch| annotates(patch, names::LAST_NAME_NUMBER_ANNOTATION));
+    let first = numbers.find(|patch| patch.code == 200).context("no number was written")?;
+    ensure!(
+        annotates(first, names::BLOCK_MOVE_ANNOTATION),
+        "a move did not wait from {} on:\n{patches:?}",
+        first.received
+    );
+    let path = format!("/metadata/annotations/{}", names::BLOCK_MOVE_ANNOTATION.replace('/', "~1"));
+    let set = patches.iter().filter(|patch| patch.code == 200 && patch.body.pointer(&path) == Some(&json!("true")));
+    ensure!(set.count() == 1, "it is set once:\n{patches:?}");
     Ok(())
 }
 

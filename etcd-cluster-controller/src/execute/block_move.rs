@@ -6,8 +6,10 @@ use crate::observation::Observation;
 use crate::plan::{Loss, is_left_alone};
 use crate::put_off::PUT_OFF;
 use api::{EtcdCluster, names};
+use controller_support::Result;
 use kube::ResourceExt;
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// What is put off where it is refused.
@@ -38,6 +40,32 @@ pub(crate) async fn show_block_move(context: &Context, observation: &Observation
         }
     }
     None
+}
+
+/// Writes annotations right before a Machine is made, and with them, in one request, that a move has to wait. Where only
+/// that is refused, they are written without it.
+pub(super) async fn begin_with(
+    context: &Context,
+    observation: &Observation,
+    annotations: BTreeMap<&'static str, Value>,
+) -> Result<Outcome> {
+    let etcd = observation.etcd.as_ref();
+    let uid = etcd.uid().unwrap_or_default();
+    let something = Loss::Of("a Machine is being made".to_owned());
+    let value = change(etcd, observation, &something).filter(|_| !context.put_off.has(&uid, WHAT));
+    let Some(value) = value else { return set_metadata(context, etcd, json!({"annotations": annotations})).await };
+    let mut all = annotations.clone();
+    all.insert(names::BLOCK_MOVE_ANNOTATION, value);
+    match set_metadata(context, etcd, json!({"annotations": all})).await {
+        Err(refusal) if refusal.is_invalid() => {
+            let outcome = set_metadata(context, etcd, json!({"annotations": annotations})).await?;
+            // Without it they are taken, so it is what is refused.
+            tracing::warn!(error = %refusal, etcd = etcd.name_any(), "block-move was not changed");
+            context.put_off.put(&uid, WHAT);
+            Ok(outcome)
+        }
+        outcome => outcome,
+    }
 }
 
 /// What the annotation becomes (null: it goes), if it is to be changed. It is set while nothing is paused, as nothing

@@ -1,8 +1,9 @@
 //! Making the Machine of a member, and admitting it.
 
+use super::Outcome;
 use super::begun::{Place, configs, foreign};
+use super::block_move::begin_with;
 use super::live::Live;
-use super::{Outcome, set_metadata};
 use crate::CONTROLLER;
 use crate::build::{self, MachineParts};
 use crate::context::Context;
@@ -20,6 +21,7 @@ use kube::discovery::ApiResource;
 use kube::{Resource, ResourceExt};
 use serde::Deserialize;
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 
 /// Config, the number in the EtcdCluster, infrastructure, Machine: in this order. The number is written before the Machine
 /// is created, so no Machine ever gets a number again; and after the config, so a manager that was killed in between finds
@@ -55,8 +57,8 @@ pub(super) async fn create(
     }
     let recorded = etcd.annotations().get(names::LAST_NAME_NUMBER_ANNOTATION).and_then(|last| last.parse().ok());
     if recorded.is_none_or(|last: u64| last < number) {
-        let annotations = json!({names::LAST_NAME_NUMBER_ANNOTATION: number.to_string()});
-        let outcome = set_metadata(context, etcd, json!({"annotations": annotations})).await?;
+        let annotations = BTreeMap::from([(names::LAST_NAME_NUMBER_ANNOTATION, json!(number.to_string()))]);
+        let outcome = begin_with(context, observation, annotations).await?;
         if outcome != Outcome::Done {
             return Ok(outcome);
         }

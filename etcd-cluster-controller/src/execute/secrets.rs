@@ -20,14 +20,31 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use time::OffsetDateTime;
 
-/// Makes what is missing of the CA and what is derived from it.
+/// Makes what is missing of the CA and what is derived from it. Who made the CA is told last: in the meantime the watch
+/// comes to show all of it, and the next reconcile finds nothing missing.
 pub(super) async fn ensure(context: &Context, observation: &Observation, cluster: &str) -> Result<Outcome> {
     let etcd = observation.etcd.as_ref();
     let now = OffsetDateTime::from_unix_timestamp(observation.now.as_second()).map_err(internal)?;
-    let ca = match ensure_ca(context, etcd, cluster, now).await? {
+    let (ca, is_new) = match ensure_ca(context, etcd, cluster, now).await? {
         ControlFlow::Continue(ca) => ca,
         ControlFlow::Break(outcome) => return Ok(outcome),
     };
+    let outcome = derive(context, observation, cluster, (&ca, now)).await;
+    if is_new {
+        let note = format!("made the CA of etcd in Secret {}", names::ca_secret(cluster));
+        context.events.normal(&etcd.object_ref(&()), "Create", "CertificateAuthorityCreated", note).await;
+    }
+    outcome
+}
+
+/// Makes what is missing of what is derived from the CA.
+async fn derive(
+    context: &Context,
+    observation: &Observation,
+    cluster: &str,
+    (ca, now): (&CertAndKey, OffsetDateTime),
+) -> Result<Outcome> {
+    let etcd = observation.etcd.as_ref();
     let (has_ca, has_client) = match observation.certificates {
         Certificates::Ca { control_plane_ca, staged_client, .. } => (control_plane_ca, staged_client),
         _ => (false, false),
@@ -40,7 +57,7 @@ pub(super) async fn ensure(context: &Context, observation: &Observation, cluster
         }
     }
     if !has_client {
-        let client = new_client(&ca, Client::ApiServer, now).map_err(internal)?;
+        let client = new_client(ca, Client::ApiServer, now).map_err(internal)?;
         let wanted = build::client_secret(etcd, cluster, &client.cert, &client.key);
         // One that is cached cannot be used, or else we would not be here. One that is not has just been made by another
         // manager.
@@ -50,27 +67,25 @@ pub(super) async fn ensure(context: &Context, observation: &Observation, cluster
     Ok(Outcome::Done)
 }
 
-/// The CA: the one that is there, or a new one. `create` decides between two managers that make one at the same time.
+/// The CA: the one that is there, or a new one, and whether it is new. `create` decides between two managers that make one
+/// at the same time.
 async fn ensure_ca(
     context: &Context,
     etcd: &EtcdCluster,
     cluster: &str,
     now: OffsetDateTime,
-) -> Result<ControlFlow<Outcome, CertAndKey>> {
+) -> Result<ControlFlow<Outcome, (CertAndKey, bool)>> {
     let namespace = etcd.namespace().unwrap_or_default();
     let name = names::ca_secret(cluster);
+    let there = |ca: ControlFlow<Outcome, CertAndKey>| ca.map_continue(|ca| (ca, false));
     if let Some(secret) = context.secrets.get(&namespace, &name) {
-        return Ok(usable(&name, read_ca(&secret)));
+        return Ok(there(usable(&name, read_ca(&secret))));
     }
     let ca = new_ca(cluster, now).map_err(internal)?;
     let api: Api<Secret> = Api::namespaced(context.shared.client.clone(), &namespace);
     match apply::create(&api, CONTROLLER, &build::ca_secret(etcd, cluster, &ca.cert, &ca.key)).await {
-        Ok(_) => {
-            let note = format!("made the CA of etcd in Secret {name}");
-            context.events.normal(&etcd.object_ref(&()), "Create", "CertificateAuthorityCreated", note).await;
-            Ok(ControlFlow::Continue(ca))
-        }
-        Err(error) if error.is_conflict() => take_over_ca(context, etcd, cluster, &namespace, &name).await,
+        Ok(_) => Ok(ControlFlow::Continue((ca, true))),
+        Err(error) if error.is_conflict() => take_over_ca(context, etcd, cluster, &namespace, &name).await.map(there),
         Err(error) => Err(error),
     }
 }

@@ -5,7 +5,7 @@ use crate::observation::Membership;
 use crate::plan::{Decision, Plan, Step, block, plan, wait};
 use crate::status::{can_wait, status};
 use api::conditions::reasons;
-use api::etcd_cluster::EtcdClusterStatus;
+use api::etcd_cluster::{EtcdClusterStatus, Health};
 use controller_support::external::Ready;
 
 #[test]
@@ -77,6 +77,34 @@ fn what_machines_say_of_themselves_can_wait() {
     assert!(waits(&story));
     story.failing(1, "down");
     assert!(!waits(&story), "a member has begun to fail");
+}
+
+#[test]
+fn how_large_databases_are_and_that_the_first_endpoints_are_in_use_can_wait() {
+    let mut story = Story::with_voters(3, 3);
+    let written = story.settle();
+    let mut in_use = written.clone();
+    in_use.endpoints_in_use = "https://10.0.0.9:2379".to_owned();
+    let waits = |written: &EtcdClusterStatus, change: &dyn Fn(&mut EtcdClusterStatus), next: &Plan| {
+        let mut after = written.clone();
+        change(&mut after);
+        can_wait(Some(written), &after, next)
+    };
+    type Change = fn(&mut EtcdClusterStatus);
+    let changes: [(&str, bool, Change); 4] = [
+        ("size", true, |after| after.members[0].database_size_bytes = Some(42)),
+        ("health", false, |after| after.members[0].health = Health::Unknown),
+        ("leader", false, |after| after.members[0].leader = !after.members[0].leader),
+        ("endpoints", false, |after| after.endpoints = "https://10.0.0.1:2379".to_owned()),
+    ];
+    for (what, can, change) in changes {
+        for next in [Plan::Steady, wait(reasons::WAITING_FOR_MEMBER, "1 of 3")] {
+            assert_eq!(waits(&written, &change, &next), can, "{what}, {next:?}");
+            let used = |after: &mut EtcdClusterStatus| after.endpoints_in_use = "https://10.0.0.1:2379".to_owned();
+            assert!(waits(&written, &used, &next), "the first list");
+            assert!(!waits(&in_use, &used, &next), "of an object that is replaced now, the list before would be left");
+        }
+    }
 }
 
 #[test]
