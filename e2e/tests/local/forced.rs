@@ -11,7 +11,8 @@ use e2e::bed::{Bed, ClusterHandle, Membership};
 use e2e::history::History;
 use e2e::observer::Silence;
 use e2e::until::until;
-use kube::api::{Patch, PatchParams};
+use kube::Error;
+use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::json;
 
 /// While we are away, a follower's infrastructure is deleted, and its Machine by force. The member is told with its
@@ -53,7 +54,7 @@ pub(crate) async fn told(handle: &ClusterHandle, what: &[&str]) -> Result<()> {
 }
 
 /// The infrastructure of a Machine is deleted, then the Machine, whose hook and finalizers are taken away. Waits until
-/// both are gone, and the machine with them.
+/// both are gone, and the machine with them, and deletes what is left of its config.
 async fn deleted_by_force(bed: &Bed, handle: &ClusterHandle, name: &str) -> Result<()> {
     handle.delete("LocalMachine", name).await?;
     handle.delete("Machine", name).await?;
@@ -70,5 +71,11 @@ async fn deleted_by_force(bed: &Bed, handle: &ClusterHandle, name: &str) -> Resu
         ensure!(bed.machines.get(&handle.namespace, name).is_err(), "the machine {name} is there");
         Ok(Some(()))
     })
-    .await
+    .await?;
+    // It stays where the Machine was gone before Cluster API's manager had seen that it goes, and whoever has taken the
+    // Machine away decides about it.
+    match handle.api("EtcdadmConfig").delete(name, &DeleteParams::background()).await {
+        Err(Error::Api(status)) if status.code == 404 => Ok(()),
+        answer => answer.map(drop).with_context(|| format!("delete EtcdadmConfig {name}")),
+    }
 }
