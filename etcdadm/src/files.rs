@@ -144,7 +144,15 @@ pub fn read(path: &Path) -> Result<Option<Vec<u8>>> {
 
 /// Held while this program works on the machine; released by the kernel however it ends.
 #[derive(Debug)]
-pub struct Lock(#[expect(dead_code, reason = "closing the file releases the lock")] File);
+pub struct Lock(File);
+
+/// Closing the file would not be enough: a process that is just being started has it too, until it runs its own program.
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // Where it fails, the file is closed all the same.
+        let _ = flock(&self.0, FlockOperation::Unlock);
+    }
+}
 
 impl Lock {
     /// Takes the lock at `path`.
@@ -201,7 +209,10 @@ mod tests {
         let first = Lock::take(&path).unwrap();
         let message = Lock::take(&path).unwrap_err().to_string();
         assert!(message.contains("another etcdadm"), "{message}");
+        // As a process has it that is just being started.
+        let inherited = first.0.try_clone().unwrap();
         drop(first);
         Lock::take(&path).unwrap();
+        drop(inherited);
     }
 }

@@ -273,19 +273,6 @@ impl Machine {
         Node::new(&self.root, self.settings(), Box::new(self.service.clone()), now)
     }
 
-    /// Waits until nobody holds the lock of a run that was given up: a process that is just being started, perhaps by
-    /// another test, has all files of this one, until it runs its own program.
-    pub async fn until_free(&self) {
-        let begun = Instant::now();
-        let lock = fs::File::open(self.paths().lock()).unwrap();
-        while rustix::fs::flock(&lock, rustix::fs::FlockOperation::NonBlockingLockExclusive).is_err() {
-            assert!(begun.elapsed() < Duration::from_secs(10), "{} is held", self.paths().lock().display());
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-        // Explicitly, as such a process has this file too.
-        rustix::fs::flock(&lock, rustix::fs::FlockOperation::Unlock).unwrap();
-    }
-
     pub async fn init(&self) -> anyhow::Result<()> {
         etcdadm::init(&self.node(), None).await
     }
