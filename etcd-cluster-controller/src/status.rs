@@ -106,7 +106,7 @@ pub(crate) fn can_wait(before: Option<&EtcdClusterStatus>, after: &EtcdClusterSt
             // A person is to act, or to be told that all is well.
             Plan::Block(_) | Plan::Steady => {
                 let (old, new) = (without_machines_ready(&before), without_machines_ready(after));
-                let new = without_figures(&old, &new);
+                let new = with_figures_of(&old, &new);
                 !differs(Some(&old), &new) && differs(written, after)
             }
         }
@@ -129,7 +129,7 @@ pub(crate) fn failure_can_wait(before: Option<&EtcdClusterStatus>, after: &EtcdC
 
 /// Whether everything that cannot be derived again is as before.
 fn loses_nothing(before: &EtcdClusterStatus, after: &EtcdClusterStatus) -> bool {
-    let after = without_figures(before, after);
+    let after = with_figures_of(before, after);
     let kept = EtcdClusterStatus {
         replicas: before.replicas,
         updated_replicas: before.updated_replicas,
@@ -147,10 +147,10 @@ fn loses_nothing(before: &EtcdClusterStatus, after: &EtcdClusterStatus) -> bool 
     kept == *before
 }
 
-/// A status with what nobody waits for as it was before: how large the databases are, and that the first endpoints are in
+/// A status, with what nobody waits for as it was before: how large the databases are, and that the first endpoints are in
 /// use. The annotation tells of those; where a replaced object has lost it, no list is as careful as the first one.
 /// Another list is not, so a change of the list counts.
-fn without_figures(before: &EtcdClusterStatus, after: &EtcdClusterStatus) -> EtcdClusterStatus {
+fn with_figures_of(before: &EtcdClusterStatus, after: &EtcdClusterStatus) -> EtcdClusterStatus {
     let mut after = after.clone();
     if before.endpoints_in_use.is_empty() {
         after.endpoints_in_use.clear();

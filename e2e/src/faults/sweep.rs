@@ -75,19 +75,17 @@ impl Sweep<'_> {
         }
         let places = Place::sample(self.writes.len(), ways, 1, 0)[part.clone()].to_vec();
         let mut hit = self.run(places, &story).await?;
-        let missed = |hit: &BTreeSet<(String, How)>| -> Vec<&str> {
-            let is_hit = |name: &str| hit.iter().any(|(write, _)| write == name);
-            written.iter().copied().filter(|name| !is_hit(name)).collect()
-        };
-        if !is_replay() {
-            let by_name = missed(&hit).into_iter().zip(ways.iter().cycle());
-            let again: Vec<_> = by_name.map(|(name, how)| self.like(name, part.start, *how)).collect();
-            if !again.is_empty() {
-                hit.extend(self.tell_all(again, &story).await?);
-            }
+        if is_replay() {
+            return Ok(());
         }
-        let missed = missed(&hit);
-        ensure!(is_replay() || missed.is_empty(), "these were not hit: {missed:?}");
+        let missed = not_hit(written, &hit);
+        if !missed.is_empty() {
+            let again = missed.into_iter().zip(ways.iter().cycle());
+            let again = again.map(|(name, how)| self.like(name, part.start, *how)).collect();
+            hit.extend(self.tell_all(again, &story).await?);
+        }
+        let missed = not_hit(written, &hit);
+        ensure!(missed.is_empty(), "these were not hit: {missed:?}");
         Ok(())
     }
 
@@ -182,6 +180,11 @@ impl Sweep<'_> {
         }
         Ok(hit)
     }
+}
+
+/// Those of the writes that are in none of the hits.
+fn not_hit<'a>(written: &[&'a str], hit: &BTreeSet<(String, How)>) -> Vec<&'a str> {
+    written.iter().copied().filter(|name| !hit.iter().any(|(write, _)| write == name)).collect()
 }
 
 fn is_replay() -> bool {

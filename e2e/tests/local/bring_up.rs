@@ -224,19 +224,13 @@ fn gate_was_kept(handle: &ClusterHandle, requests: &Requests) -> Result<()> {
 /// The first number of a Machine is written together with what `clusterctl move` waits for: one request does both.
 fn a_move_waits_from_the_first_machine_on(handle: &ClusterHandle, requests: &Requests) -> Result<()> {
     let patches = requests.done_in(&handle.namespace).user(users::PROVIDER).verb("patch").resource("etcdclusters");
-    let annotates = |request: &Request, name: &str| {
-        request.body.pointer("/metadata/annotations").is_some_and(|annotations| annotations.get(name).is_some())
-    };
-    let mut numbers = patches.iter().filter(|patch| annotates(patch, names::LAST_NAME_NUMBER_ANNOTATION));
-    let first = numbers.find(|patch| patch.code == 200).context("no number was written")?;
-    ensure!(
-        annotates(first, names::BLOCK_MOVE_ANNOTATION),
-        "a move did not wait from {} on:\n{patches:?}",
-        first.received
-    );
-    let path = format!("/metadata/annotations/{}", names::BLOCK_MOVE_ANNOTATION.replace('/', "~1"));
-    let set = patches.iter().filter(|patch| patch.code == 200 && patch.body.pointer(&path) == Some(&json!("true")));
-    ensure!(set.count() == 1, "it is set once:\n{patches:?}");
+    let done: Vec<_> = patches.iter().filter(|patch| patch.code == 200).collect();
+    let annotation = |patch: &Request, name: &str| patch.body.pointer("/metadata/annotations")?.get(name).cloned();
+    let waits = |patch: &Request| annotation(patch, names::BLOCK_MOVE_ANNOTATION) == Some(json!("true"));
+    let first = done.iter().find(|patch| annotation(patch, names::LAST_NAME_NUMBER_ANNOTATION).is_some());
+    let first = first.context("no number was written")?;
+    ensure!(waits(first), "a move did not wait from {} on:\n{patches:?}", first.received);
+    ensure!(done.iter().filter(|patch| waits(patch)).count() == 1, "it is set once:\n{patches:?}");
     Ok(())
 }
 

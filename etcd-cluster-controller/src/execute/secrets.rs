@@ -20,8 +20,8 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use time::OffsetDateTime;
 
-/// Makes what is missing of the CA and what is derived from it. Who made the CA is told last: in the meantime the watch
-/// comes to show all of it, and the next reconcile finds nothing missing.
+/// Makes what is missing of the CA and what is derived from it. The event about a new CA comes last: in the meantime the
+/// watch comes to show all of it, and the next reconcile finds nothing missing.
 pub(super) async fn ensure(context: &Context, observation: &Observation, cluster: &str) -> Result<Outcome> {
     let etcd = observation.etcd.as_ref();
     let now = OffsetDateTime::from_unix_timestamp(observation.now.as_second()).map_err(internal)?;

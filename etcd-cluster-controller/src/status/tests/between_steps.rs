@@ -97,13 +97,13 @@ fn how_large_databases_are_and_that_the_first_endpoints_are_in_use_can_wait() {
         ("leader", false, |after| after.members[0].leader = !after.members[0].leader),
         ("endpoints", false, |after| after.endpoints = "https://10.0.0.1:2379".to_owned()),
     ];
-    for (what, can, change) in changes {
-        for next in [Plan::Steady, wait(reasons::WAITING_FOR_MEMBER, "1 of 3")] {
+    let used = |after: &mut EtcdClusterStatus| after.endpoints_in_use = "https://10.0.0.1:2379".to_owned();
+    for next in [Plan::Steady, wait(reasons::WAITING_FOR_MEMBER, "1 of 3")] {
+        for (what, can, change) in changes {
             assert_eq!(waits(&written, &change, &next), can, "{what}, {next:?}");
-            let used = |after: &mut EtcdClusterStatus| after.endpoints_in_use = "https://10.0.0.1:2379".to_owned();
-            assert!(waits(&written, &used, &next), "the first list");
-            assert!(!waits(&in_use, &used, &next), "of an object that is replaced now, the list before would be left");
         }
+        assert!(waits(&written, &used, &next), "the first list");
+        assert!(!waits(&in_use, &used, &next), "of an object that is replaced now, the list before would be left");
     }
 }
 
