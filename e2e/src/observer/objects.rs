@@ -147,6 +147,9 @@ fn etcd(object: &DynamicObject) -> Option<Event> {
         what: operation["kind"].as_str().unwrap_or_default().to_owned(),
         member: operation["memberID"].as_str().unwrap_or_default().to_owned(),
     });
+    let members = object.data.pointer("/status/members").and_then(Value::as_array).into_iter().flatten();
+    let voters = members.filter(|member| member["role"] == "Voter").filter_map(|member| member["id"].as_str());
+    let voters = voters.map(str::to_owned).collect();
     let replicas = spec["replicas"].as_u64().and_then(|replicas| usize::try_from(replicas).ok());
     // It is said of one spec, by its generation, and not of those that come after.
     let present = object.metadata.generation.map(|generation| generation.to_string());
@@ -163,6 +166,7 @@ fn etcd(object: &DynamicObject) -> Option<Event> {
         ignores_in_use: present.is_some_and(|present| annotation(IGNORE_IN_USE) == present),
         max_learners: annotation(MAX_LEARNERS).parse().ok(),
         operation,
+        voters,
     }))
 }
 
@@ -276,13 +280,14 @@ mod tests {
                     "annotations": {MAX_LEARNERS: "3", IN_USE: "https://1:2379,https://2:2379"}},
                 "spec": {"replicas": 3, "healthCheck": {"intervalSeconds": 1}},
                 "status": {"ready": true, "endpoints": "https://1:2379",
+                    "members": [{"id": "ab", "role": "Voter"}, {"id": "cd", "role": "Learner"}],
                     "operation": {"kind": "RemoveMember", "memberID": "ab", "attempt": 1}},
             }),
         );
         let Some(Event::Etcd(etcd)) = etcd(&it) else { panic!() };
         assert_eq!((etcd.cluster.as_str(), etcd.replicas, etcd.max_learners), ("a/c", 3, Some(3)));
         assert_eq!((etcd.spec, etcd.in_use.len(), etcd.endpoints.len()), (json!({"replicas": 3}), 2, 1));
-        assert_eq!(etcd.operation.unwrap().member, "ab");
+        assert_eq!((etcd.operation.unwrap().member.as_str(), etcd.voters), ("ab", vec!["ab".to_owned()]));
     }
 
     #[test]

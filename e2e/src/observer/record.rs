@@ -104,6 +104,9 @@ pub struct Etcd {
     pub max_learners: Option<u32>,
     /// Its `status.operation`.
     pub operation: Option<Operation>,
+    /// Members that vote by its status, by ID in hexadecimal.
+    #[serde(default)]
+    pub voters: Vec<String>,
 }
 
 impl Etcd {

@@ -118,7 +118,7 @@ pub fn check(lines: &[Line], writes: &[Write]) -> Vec<Violation> {
     let mut rules: Vec<Box<dyn Rule>> = vec![
         Box::new(voters::Voters::default()),
         Box::new(strength::Strength::default()),
-        Box::new(one_at_a_time::OneAtATime),
+        Box::new(one_at_a_time::OneAtATime::default()),
         Box::new(additions::Additions),
         Box::new(coming::Coming::default()),
         Box::new(max_learners::MaxLearners::default()),

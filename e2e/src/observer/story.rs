@@ -212,6 +212,12 @@ impl Story {
         self.etcd(|etcd| etcd.operation = Some(operation))
     }
 
+    /// The same, and these members vote by it.
+    pub(super) fn announced_beside(self, number: usize, voters: &[usize]) -> Self {
+        let voters = voters.iter().map(ToString::to_string).collect();
+        self.etcd(|etcd| etcd.voters = voters).announced(number)
+    }
+
     pub(super) fn published(self, numbers: &[usize]) -> Self {
         self.etcd(|etcd| etcd.endpoints = urls(numbers))
     }

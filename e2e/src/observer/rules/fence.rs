@@ -1,12 +1,12 @@
 //! A voter is removed only after `status.operation` has named it: that fences the removal, whichever manager does it.
 
 use super::{Finding, Moment, Rule};
-use crate::observer::record::Event;
+use crate::observer::record::{Etcd, Event};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use std::collections::BTreeSet;
 
 /// The status is written before the member goes; that it is so may become known a moment after it.
-const KNOWN: SignedDuration = SignedDuration::from_secs(1);
+pub(super) const KNOWN: SignedDuration = SignedDuration::from_secs(1);
 
 #[derive(Default)]
 pub(super) struct Fence {
@@ -22,10 +22,8 @@ impl Rule for Fence {
     }
 
     fn look(&mut self, moment: &Moment<'_>) -> Vec<Finding> {
-        if let Event::Etcd(etcd) = &moment.line.event
-            && let Some(operation) = etcd.operation.as_ref().filter(|operation| operation.what == "RemoveMember")
-        {
-            self.named.insert((etcd.name.clone(), operation.member.clone()));
+        if let Some((etcd, member)) = announced(moment) {
+            self.named.insert((etcd.name.clone(), member.clone()));
         }
         if let Some((member, before, after)) = moment.new_list() {
             for voter in before.voters().filter(|voter| !after.list.iter().any(|listed| listed.id == voter.id)) {
@@ -45,4 +43,11 @@ impl Rule for Fence {
         };
         due.into_iter().map(finding).collect()
     }
+}
+
+/// A status that announces a removal, and the member that it names.
+pub(super) fn announced<'a>(moment: &Moment<'a>) -> Option<(&'a Etcd, &'a String)> {
+    let Event::Etcd(etcd) = &moment.line.event else { return None };
+    let operation = etcd.operation.as_ref().filter(|operation| operation.what == "RemoveMember")?;
+    Some((etcd, &operation.member))
 }

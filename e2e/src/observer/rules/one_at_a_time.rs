@@ -1,11 +1,24 @@
 //! Promotions and removals go one at a time, each seen in the member list before the next. Learners that catch up side by side
 //! are promoted so fast one after the other that two may come between two looks: raft itself takes one change after the other,
-//! and the promotion of a member that has caught up costs no tolerance. Never together with a removal, though.
+//! and the promotion of a member that has caught up costs no tolerance. A removal may follow within a tenth of a second too,
+//! but only once we have seen who votes: the status that announces it says so.
 
+use super::fence::{KNOWN, announced};
 use super::{Finding, Moment, Rule, names};
 use crate::observer::record::Listed;
+use k8s_openapi::jiff::Timestamp;
+use std::collections::{BTreeMap, BTreeSet};
 
-pub(super) struct OneAtATime;
+/// Cluster and member of an announced removal.
+type Removal = (String, String);
+
+#[derive(Default)]
+pub(super) struct OneAtATime {
+    /// Who votes, by any status that announced it while that member voted.
+    seen: BTreeMap<Removal, BTreeSet<String>>,
+    /// Removals together with promotions: when, of whom, who was promoted, and what is to be said of it.
+    suspected: Vec<(Timestamp, Removal, Vec<String>, Finding)>,
+}
 
 impl Rule for OneAtATime {
     fn name(&self) -> &'static str {
@@ -13,8 +26,26 @@ impl Rule for OneAtATime {
     }
 
     fn look(&mut self, moment: &Moment<'_>) -> Vec<Finding> {
+        if let Some((etcd, member)) = announced(moment)
+            && etcd.voters.contains(member)
+        {
+            let seen = self.seen.entry((etcd.name.clone(), member.clone())).or_default();
+            seen.extend(etcd.voters.iter().cloned());
+        }
+        let mut found: Vec<_> = self.list(moment).into_iter().collect();
+        let seen = |removal: &Removal, id: &String| self.seen.get(removal).is_some_and(|voters| voters.contains(id));
+        self.suspected.retain(|(_, removal, promoted, _)| !promoted.iter().all(|id| seen(removal, id)));
+        let due = |(at, ..): &mut (Timestamp, _, _, _)| moment.now().duration_since(*at) >= KNOWN;
+        found.extend(self.suspected.extract_if(.., due).map(|(at, .., finding)| finding.since(at)));
+        found
+    }
+}
+
+impl OneAtATime {
+    /// What is wrong with a new member list, or is only suspected until it is known what the status said before it.
+    fn list(&mut self, moment: &Moment<'_>) -> Option<Finding> {
         // Otherwise nobody knows how much time has passed between the two lists.
-        let Some((member, before, after)) = moment.new_list_of_this_round() else { return Vec::new() };
+        let (member, before, after) = moment.new_list_of_this_round()?;
         let excused = |voter: &&Listed| moment.after.is_excused(&before.machine_of(voter), moment.now());
         let left: Vec<&Listed> = before
             .voters()
@@ -23,12 +54,22 @@ impl Rule for OneAtATime {
             .collect();
         let promoted: Vec<&Listed> = after.voters().filter(|voter| !before.votes(&voter.id)).collect();
         let caught_up = |voter: &&Listed| before.list.iter().any(|listed| listed.id == voter.id && listed.learner);
-        let side_by_side = left.is_empty() && promoted.iter().all(caught_up);
-        if left.len() + promoted.len() < 2 || side_by_side {
-            return Vec::new();
+        let all_caught_up = promoted.iter().all(caught_up);
+        if left.len() + promoted.len() < 2 || left.is_empty() && all_caught_up {
+            return None;
         }
-        let (left, promoted) = (names(left), names(promoted));
-        let what = format!("between two looks [{promoted}] became voters and [{left}] left");
-        vec![Finding::about(&member.etcd, "", what)]
+        let what = format!(
+            "between two looks [{}] became voters and [{}] left",
+            names(promoted.iter().copied()),
+            names(left.iter().copied())
+        );
+        let finding = Finding::about(&member.etcd, "", what);
+        let [voter] = left.as_slice() else { return Some(finding) };
+        if !all_caught_up {
+            return Some(finding);
+        }
+        let promoted = promoted.iter().map(|voter| voter.id.clone()).collect();
+        self.suspected.push((moment.now(), (member.etcd.clone(), voter.id.clone()), promoted, finding));
+        None
     }
 }

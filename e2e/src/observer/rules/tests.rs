@@ -22,9 +22,9 @@ fn has_four(story: Story) -> Story {
     has_a_learner(story).list(&[(0, VOTER), (1, VOTER), (2, VOTER), (3, VOTER)]).answer(&[0, 1, 2, 3]).after(5)
 }
 
-/// Its learner votes, and one of the voters is gone.
-fn swapped(story: Story) -> Story {
-    let left = story.announced(0).list(&[(1, VOTER), (2, VOTER), (3, VOTER)]).answer(&[1, 2, 3]);
+/// Its learner votes, and one of the voters is gone. By the status that announced it, these voted before.
+fn swapped(story: Story, voters: &[usize]) -> Story {
+    let left = story.announced_beside(0, voters).list(&[(1, VOTER), (2, VOTER), (3, VOTER)]).answer(&[1, 2, 3]);
     left.silent(0).after(1).published(&[1, 2, 3]).after(10)
 }
 
@@ -114,8 +114,15 @@ fn replaced(story: Story) -> Story {
         .list(&[(0, VOTER), (1, VOTER), (2, VOTER)]).answer(&[0, 1, 2]),
     &[]
 )]
-#[case::a_promotion_and_a_removal_at_once(swapped(has_a_learner(three())), &["two changes at once"])]
-#[case::the_observer_was_late(swapped(has_a_learner(three()).late()), &[])]
+#[case::a_promotion_and_a_removal_at_once(swapped(has_a_learner(three()), &[0, 1, 2]), &["two changes at once"])]
+#[case::the_status_saw_the_promotion_before_the_removal(swapped(has_a_learner(three()), &[0, 1, 2, 3]), &[])]
+#[case::the_status_saw_both_at_once(swapped(has_a_learner(three()), &[1, 2, 3]), &["two changes at once"])]
+#[case::the_status_says_it_a_moment_later(
+    has_a_learner(three()).announced(0).list(&[(1, VOTER), (2, VOTER), (3, VOTER)]).answer(&[1, 2, 3])
+        .announced_beside(0, &[0, 1, 2, 3]).silent(0).after(1).published(&[1, 2, 3]).after(10),
+    &[]
+)]
+#[case::the_observer_was_late(swapped(has_a_learner(three()).late(), &[]), &[])]
 #[case::the_same_limit(three().process(0, 3).process(1, 3), &[])]
 #[case::another_limit(three().process(0, 3).process(1, 1).after(1), &["different max-learners"])]
 #[case::the_same_limit_and_none_recorded(
