@@ -4,7 +4,7 @@
 #   hack/release.sh [--manifests] [DIRECTORY]
 #
 #   --manifests  only what clusterctl and cluster-api-operator install from: nothing is compiled, and what else is in
-#                DIRECTORY stays
+#                DIRECTORY stays, but for the krew manifest
 #   DIRECTORY    without one: out/release
 #
 # ARCHITECTURES says what for; without it "amd64 arm64". The manifests are rendered by the kubectl that the test bed has built,

@@ -13,7 +13,7 @@ pub(super) fn check(subject: &Subject, _: &Installation) -> Vec<Finding> {
     let mut found = match (all.len(), healthy) {
         (0, _) => vec![Finding::unseen(
             "no member has answered yet; this program did not look",
-            "the manager and the control plane have to reach port 2379 of etcd's machines, and these each other at 2380",
+            "the manager, the control plane and the other machines of etcd have to reach port 2379 of etcd's machines, and these each other at 2380",
         )],
         (members, healthy) if members == healthy => {
             vec![Finding::ok(format!("2379: the manager reaches all {members} members, by their status"))]

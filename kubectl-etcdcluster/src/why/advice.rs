@@ -156,7 +156,7 @@ pub fn advice(reason: &str) -> Advice {
         }
         r::ROLLING_OUT => (
             ROLLOUT,
-            "Nothing, as long as it goes on. To stop it: kubectl etcdcluster rollout pause -n NAMESPACE NAME. To take it back, put the earlier values into the spec.",
+            "Nothing, as long as it goes on. Where it waits for a control plane that does not roll out: docs/troubleshooting.md, The control plane does not roll out. To stop it: kubectl etcdcluster rollout pause -n NAMESPACE NAME. To take it back, put the earlier values into the spec.",
         ),
         r::NOT_READY | r::READY_UNKNOWN => (
             "MachinesReady adds up what Cluster API says of each Machine; nothing here depends on it",
