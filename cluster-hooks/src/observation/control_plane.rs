@@ -191,10 +191,11 @@ impl ControlPlaneView {
         urls.into_iter().any(|url| !url.is_empty() && url != names::PLACEHOLDER_ENDPOINT)
     }
 
-    /// Whether the Secrets matter: not before the endpoints are written, when none may be there. Where there is no place
-    /// for endpoints, they tell whether another control plane has used etcd.
+    /// Whether the Secrets matter: not before the endpoints are written, when none may be there. One that runs has had
+    /// endpoints, whatever stands there now. Where there is no place for endpoints, they tell whether another control plane
+    /// has used etcd.
     pub fn needs_secrets(&self) -> bool {
-        self.has_endpoints() || self.endpoints.is_none()
+        self.initialized || self.has_endpoints() || self.endpoints.is_none()
     }
 }
 

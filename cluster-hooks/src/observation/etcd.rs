@@ -157,14 +157,18 @@ fn condition(status: &Value) -> Option<(String, String)> {
     Some((text("reason"), text("message")))
 }
 
-/// Another Cluster as owner is proof. A label alone may be left over from a Cluster that is gone.
+/// Another Cluster as owner is proof, and so is this one. A label alone may be left over from a Cluster that is gone, or be
+/// copied from one that is there.
 fn claim(object: &DynamicObject, cluster: &ClusterView, exists: impl Fn(&str) -> bool) -> Claim {
     let owners: Vec<&OwnerReference> = object.owner_references().iter().filter(|owner| is_cluster(owner)).collect();
     if let Some(other) = owners.iter().find(|owner| owner.name != cluster.name && owner.uid != cluster.uid) {
         return Claim::Theirs(other.name.clone());
     }
+    let is_this_one = |owner: &&OwnerReference| owner.uid == cluster.uid;
     match object.labels().get(names::CLUSTER_NAME_LABEL) {
-        Some(label) if *label != cluster.name && exists(label) => Claim::Theirs(label.clone()),
+        Some(label) if *label != cluster.name && !owners.iter().any(is_this_one) && exists(label) => {
+            Claim::Theirs(label.clone())
+        }
         _ if owners.iter().any(|owner| cluster.is_namesake(owner)) => Claim::OfNamesake,
         Some(label) if *label == cluster.name && !owners.is_empty() => Claim::Ours,
         _ => Claim::Free,
@@ -220,6 +224,11 @@ mod tests {
         assert_eq!(claim(json!({"labels": label("demo"), "ownerReferences": owner("c1")})), Claim::Ours);
         assert_eq!(claim(json!({"labels": label("alive")})), Claim::Theirs("alive".to_owned()));
         assert_eq!(claim(json!({"labels": label("gone")})), Claim::Free);
+        assert_eq!(
+            claim(json!({"labels": label("alive"), "ownerReferences": owner("c1")})),
+            Claim::Free,
+            "the label is put right"
+        );
         assert_eq!(
             claim(json!({"labels": label("demo"), "ownerReferences": owner("c2")})),
             Claim::Theirs("x".to_owned())

@@ -53,12 +53,17 @@ pub(super) fn plan(observation: &Observation) -> Plan {
 /// A control plane that runs on one etcd is not handed another by a change of the Cluster alone: its API servers would go on
 /// with what that one holds. It is another one if nothing says that the control plane has ever used it: no endpoint, neither its
 /// own nor a recorded one, and no owner of the client certificate that was handed over. One that somebody else has made says
-/// nothing: it may be that of an etcd that its user manages. To use the other one all the same, delete that Secret.
+/// nothing: it may be that of an etcd that its user manages. Where the placeholder was written over its endpoints, those count
+/// that we have written last. To use the other one all the same, delete that Secret.
 fn another_store(observation: &Observation) -> Option<Plan> {
     let (etcd, control_plane) = (observation.found_etcd()?, observation.found_control_plane()?);
-    let (used, published) = (control_plane.real_endpoints(), observation.secrets.published.as_ref()?);
+    let published = observation.secrets.published.as_ref()?;
+    let mut used = control_plane.real_endpoints();
+    if used.is_empty() {
+        used = observation.written.as_ref().map(|written| written.endpoints.clone()).unwrap_or_default();
+    }
     let was_handed_over = published.ours && published.owners.contains(&etcd.uid);
-    if !control_plane.initialized || used.is_empty() || was_handed_over || etcd.has_one_of(&used) {
+    if !control_plane.initialized || was_handed_over || etcd.has_one_of(&used) {
         return None;
     }
     // Which one it is shows when it has endpoints. Nothing is recorded on it before: the record would say that it has
@@ -67,12 +72,15 @@ fn another_store(observation: &Observation) -> Option<Plan> {
         return Some(wait(reasons::WAITING_FOR_ETCD, why_not_usable(etcd)));
     }
     let cluster = &observation.cluster.view.name;
+    let runs_with = match used.join(",") {
+        none if none.is_empty() => "with endpoints that the placeholder has replaced".to_owned(),
+        used => format!("with the endpoints {used}"),
+    };
     let message = format!(
-        "{} runs on another etcd, with the endpoints {}: handing it {} would have its API servers go on with what that one \
+        "{} runs on another etcd, {runs_with}: handing it {} would have its API servers go on with what that one \
          holds. Name the etcd of before again in Cluster {cluster}, or none if you manage it yourself; or, if {} has the \
          data, keep a copy of Secret {secret} and delete it",
         control_plane.reference,
-        used.join(","),
         etcd.reference,
         etcd.reference.name,
         secret = names::apiserver_client_secret(cluster)

@@ -211,8 +211,19 @@ fn a_control_plane_that_runs_is_not_handed_another_etcd() {
     let nothing_in_use = json!({names::ENDPOINTS_IN_USE_ANNOTATION: ""});
     // Owners of the client Secret if somebody else has made it, and annotations of the other etcd.
     let cases = [(None, json!({})), (Some(json!([])), json!({})), (Some(provider), json!({})), (None, nothing_in_use)];
-    for (owners, annotations) in cases {
+    // Whether the placeholder was written over the endpoints, and whether it is known what we had written there.
+    let overwritten = [(false, true), (true, true), (true, false)];
+    let cases = cases.into_iter().flat_map(|case| overwritten.map(|overwritten| (case.clone(), overwritten)));
+    for ((owners, annotations), (overwritten, known)) in cases {
         let mut world = running();
+        if overwritten {
+            world.user_restores_placeholder();
+        }
+        if !known {
+            world.remembered = None;
+            let metadata = world.control_plane.as_mut().unwrap()["metadata"].as_object_mut().unwrap();
+            metadata.remove("annotations");
+        }
         let etcd = world.etcd.as_mut().unwrap();
         etcd["metadata"]["uid"] = json!("etcd-2");
         etcd["metadata"]["annotations"] = annotations;
