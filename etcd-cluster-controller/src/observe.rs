@@ -95,7 +95,9 @@ async fn read(
             observation.certificates = certificates;
             let (secrets, judged_cas) = (&context.secrets, &context.judged_cas);
             observation.metrics_client_expires =
-                certificates::metrics_client_expires(secrets, judged_cas, &observation.etcd, &cluster);
+                certificates::metrics_client(secrets, judged_cas, &observation.etcd, &cluster)
+                    .filter(|validity| validity.from <= observation.now)
+                    .map(|validity| validity.until);
             docker::read(context, &mut observation, &namespace).await;
             infrastructure::read(context, &mut observation, &namespace).await;
             members::read(context, &mut observation, ca, live).await;

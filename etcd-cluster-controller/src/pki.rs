@@ -124,15 +124,24 @@ pub(crate) fn is_another_ca(one: &str, other: &str) -> bool {
     !one.is_empty() && !other.is_empty() && one.is_disjoint(&other)
 }
 
-/// When a certificate expires.
-pub(crate) fn expiry(cert: &str) -> Option<Timestamp> {
-    expiry_of(&CertificateDer::from_pem_slice(cert.as_bytes()).ok()?)
+/// From when until when a certificate is good.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Validity {
+    pub(crate) from: Timestamp,
+    pub(crate) until: Timestamp,
+}
+
+/// From when until when a certificate is good.
+pub(crate) fn validity(cert: &str) -> Option<Validity> {
+    validity_of(&CertificateDer::from_pem_slice(cert.as_bytes()).ok()?)
 }
 
 /// The same of a certificate in DER.
-pub(crate) fn expiry_of(der: &[u8]) -> Option<Timestamp> {
+pub(crate) fn validity_of(der: &[u8]) -> Option<Validity> {
     let (_, certificate) = X509Certificate::from_der(der).ok()?;
-    Timestamp::from_second(certificate.validity().not_after.timestamp()).ok()
+    let at = |seconds| Timestamp::from_second(seconds).ok();
+    let validity = certificate.validity();
+    Some(Validity { from: at(validity.not_before.timestamp())?, until: at(validity.not_after.timestamp())? })
 }
 
 fn params(common_name: &str, organization: Option<&str>, now: OffsetDateTime, life: Duration) -> CertificateParams {

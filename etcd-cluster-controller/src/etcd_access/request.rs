@@ -6,7 +6,7 @@ use super::fault::{Fault, classify, late};
 use super::json::{Failure, MemberList, Status};
 use crate::observation::Member;
 use crate::observation::probe::{MemberFault, Report};
-use crate::pki::expiry_of;
+use crate::pki::validity_of;
 use reqwest::tls::TlsInfo;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -104,7 +104,7 @@ impl Client {
             database_size: status.database_size().map_err(garbled)?,
             database_quota: status.database_quota().map_err(garbled)?,
             raft_term: status.raft_term().map_err(garbled)?,
-            certificate_expires: answer.certificate.and_then(|certificate| expiry_of(&certificate)),
+            certificate_expires: answer.certificate.and_then(|der| Some(validity_of(&der)?.until)),
             alarms: status.alarms(),
             version: status.version,
             identity: expected.compare(cluster_id, member_id),

@@ -3,7 +3,7 @@
 use crate::build;
 use crate::context::Context;
 use crate::observation::{Certificates, Observation, RENEW_BEFORE};
-use crate::pki::{CertAndKey, ClientCertificate, JudgedCas, is_another_ca, read_ca};
+use crate::pki::{CertAndKey, ClientCertificate, JudgedCas, Validity, is_another_ca, read_ca};
 use api::{EtcdCluster, names};
 use controller_support::external::{api_group, secret_text};
 use controller_support::{Cached, Result, ResultExt, apply};
@@ -44,16 +44,17 @@ pub(super) async fn read(
     let trusted = for_control_plane.as_ref().and_then(|secret| secret_text(secret, build::CERT));
     let has_key = for_control_plane.is_some_and(|secret| secret_text(&secret, build::KEY).is_some());
     let control_plane_ca = trusted.as_ref() == Some(&ca.cert) && !has_key;
-    let expires = match judged.client {
+    let client = match judged.client {
         ClientCertificate::OfAnotherCa => return Ok((Certificates::Replaced, None)),
         // What the control plane trusts tells it as well: neither of the two is to be made of another CA.
         ClientCertificate::None if trusted.is_some_and(|trusted| is_another_ca(&ca.cert, &trusted)) => {
             return Ok((Certificates::Replaced, None));
         }
         ClientCertificate::None => None,
-        ClientCertificate::Until(expires) => expires,
+        ClientCertificate::Good(validity) => validity,
     };
-    let staged_client = expires.is_some_and(|expires| lasts(expires, observation.now));
+    let staged_client = client.is_some_and(|validity| lasts(validity, observation.now));
+    let expires = client.map(|validity| validity.until);
     let ca_expires = judged.ca_expires;
     Ok((Certificates::Ca { control_plane_ca, staged_client, expires, ca_expires }, Some(ca)))
 }
@@ -72,23 +73,24 @@ pub(crate) fn expiries(
     let staged = cluster.and_then(|cluster| ours(&names::staged_apiserver_client_secret(cluster)));
     let judged = ca.map(|ca| judged_cas.judge(&ca, staged.as_deref()));
     let client = judged.as_ref().and_then(|judged| match judged.client {
-        ClientCertificate::Until(expires) => expires,
+        ClientCertificate::Good(validity) => validity.map(|validity| validity.until),
         ClientCertificate::None | ClientCertificate::OfAnotherCa => None,
     });
     let ca = judged.and_then(|judged| judged.ca_expires);
-    let metrics = cluster.and_then(|cluster| metrics_client_expires(secrets, judged_cas, etcd, cluster));
+    let metrics = cluster.and_then(|cluster| metrics_client(secrets, judged_cas, etcd, cluster));
+    let metrics = metrics.map(|validity| validity.until);
     let all = [("ca", ca), ("apiserver-client", client), ("metrics-client", metrics)];
     all.into_iter().filter_map(|(name, expires)| Some((name, expires?)))
 }
 
-/// When the client certificate for Prometheus expires that the spec asks for. Nothing of one that the CA has not
+/// When the client certificate for Prometheus is good that the spec asks for. Nothing of one that the CA has not
 /// signed, or whose Secret says that clients should trust another CA.
-pub(super) fn metrics_client_expires(
+pub(super) fn metrics_client(
     secrets: &Cached,
     judged_cas: &JudgedCas,
     etcd: &EtcdCluster,
     cluster: &str,
-) -> Option<Timestamp> {
+) -> Option<Validity> {
     let (namespace, uid) = (etcd.namespace().unwrap_or_default(), etcd.uid().unwrap_or_default());
     let ours = |name: &str| secrets.get(&namespace, name).filter(|secret| !is_of_an_earlier(secret, &uid));
     let asked = etcd.spec.metrics_client_secret.then(|| ours(&names::metrics_client_secret(cluster)));
@@ -97,13 +99,15 @@ pub(super) fn metrics_client_expires(
     let trusts = secret_text(&client, build::CA);
     let is_of_ca = judged.ca.as_ref().is_ok_and(|ca| trusts.as_ref() == Some(&ca.cert));
     match judged.client {
-        ClientCertificate::Until(expires) if is_of_ca => expires,
-        ClientCertificate::Until(_) | ClientCertificate::None | ClientCertificate::OfAnotherCa => None,
+        ClientCertificate::Good(validity) if is_of_ca => validity,
+        ClientCertificate::Good(_) | ClientCertificate::None | ClientCertificate::OfAnotherCa => None,
     }
 }
 
-fn lasts(expires: Timestamp, now: Timestamp) -> bool {
-    expires.duration_since(now) > RENEW_BEFORE
+/// Whether nobody needs another one yet. One that was made by a clock that has been set back since is good for nobody before
+/// that time, and new machines would keep it.
+fn lasts(validity: Validity, now: Timestamp) -> bool {
+    validity.from <= now && validity.until.duration_since(now) > RENEW_BEFORE
 }
 
 /// No watch shows the CA. A Secret that was restored by hand often lacks the label: looked for only while members need it.
@@ -156,7 +160,7 @@ fn of_another(owner: &OwnerReference) -> Certificates {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pki::{Client, expiry, new_ca, new_client};
+    use crate::pki::{Client, new_ca, new_client, validity};
     use serde_json::json;
     use time::OffsetDateTime;
 
@@ -207,13 +211,23 @@ mod tests {
         let at = |day: i64| Timestamp::from_second(day * 86_400).unwrap();
         let ca = new_ca("demo", NOW).unwrap();
         let made = |day: i64| new_client(&ca, Client::ApiServer, NOW + time::Duration::days(day)).unwrap();
-        let mut expires = expiry(&made(0).cert).unwrap();
+        let mut present = validity(&made(0).cert).unwrap();
         for day in 0..3 * 365 {
-            if !lasts(expires, at(day)) {
-                expires = expiry(&made(day).cert).unwrap();
+            if !lasts(present, at(day)) {
+                present = validity(&made(day).cert).unwrap();
             }
-            assert!(expires > at(day + 365), "a machine of day {day} has one that expires at {expires}");
+            assert!(present.until > at(day + 365), "a machine of day {day} has one that expires at {}", present.until);
         }
-        assert!(expires < at(5 * 365), "and none is good for long");
+        assert!(present.until < at(5 * 365), "and none is good for long");
+    }
+
+    #[test]
+    fn one_that_was_made_by_a_clock_that_was_ahead_is_made_again() {
+        let ca = new_ca("demo", NOW).unwrap();
+        let made = |day: i64| new_client(&ca, Client::ApiServer, NOW + time::Duration::days(day)).unwrap();
+        let now = Timestamp::UNIX_EPOCH;
+        assert!(lasts(validity(&made(0).cert).unwrap(), now));
+        assert!(lasts(validity(&made(1).cert).unwrap(), now), "it is good from a day before");
+        assert!(!lasts(validity(&made(400).cert).unwrap(), now));
     }
 }

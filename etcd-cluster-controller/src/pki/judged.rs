@@ -1,6 +1,6 @@
 //! What was found of a CA, remembered for each version of its Secrets.
 
-use super::{CertAndKey, check_ca, expiry, is_signed_by};
+use super::{CertAndKey, Validity, check_ca, is_signed_by, validity};
 use crate::build;
 use controller_support::TtlCache;
 use controller_support::external::secret_text;
@@ -40,8 +40,8 @@ pub(crate) enum ClientCertificate {
     None,
     /// Another CA has signed it.
     OfAnotherCa,
-    /// It expires then, if it says when.
-    Until(Option<Timestamp>),
+    /// It is good in this time, if it says when.
+    Good(Option<Validity>),
 }
 
 impl JudgedCas {
@@ -69,10 +69,10 @@ fn judge(ca: &DynamicObject, client: Option<&DynamicObject>) -> Judged {
     });
     let client = match (&ca, cert) {
         (Ok(ca), Some(cert)) if !is_signed_by(&cert, &ca.cert) => ClientCertificate::OfAnotherCa,
-        (_, Some(cert)) => ClientCertificate::Until(expiry(&cert)),
+        (_, Some(cert)) => ClientCertificate::Good(validity(&cert)),
         (_, None) => ClientCertificate::None,
     };
-    let ca_expires = ca.as_ref().ok().and_then(|ca| expiry(&ca.cert));
+    let ca_expires = ca.as_ref().ok().and_then(|ca| validity(&ca.cert)).map(|validity| validity.until);
     Judged { ca, ca_expires, client }
 }
 
@@ -108,7 +108,8 @@ mod tests {
         let (known, staged) = (JudgedCas::default(), secret("7", &client));
         let first = known.judge(&secret("1", &ca), Some(&staged));
         assert!(first.ca.is_ok());
-        assert_eq!(first.client, ClientCertificate::Until(Timestamp::from_second(730 * 86_400).ok()));
+        let [from, until] = [-1, 730].map(|day| Timestamp::from_second(day * 86_400).unwrap());
+        assert_eq!(first.client, ClientCertificate::Good(Some(Validity { from, until })));
         assert_eq!(first.ca_expires, Timestamp::from_second(3650 * 86_400).ok());
         assert!(Arc::ptr_eq(&first, &known.judge(&secret("1", &ca), Some(&staged))), "nothing is looked at again");
         assert_eq!(known.judge(&secret("2", &other), Some(&staged)).client, ClientCertificate::OfAnotherCa);

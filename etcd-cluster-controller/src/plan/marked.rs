@@ -5,7 +5,7 @@
 //! A voter that fails is left to `repair`, marked or not: that knows when a failed one may go. Nothing here is done for haste,
 //! so everything else comes first.
 
-use super::growth::is_late;
+use super::growth::{is_late, missing_since};
 use super::repair::{self, RETRY_PERIOD, is_paused, recovers};
 use super::rollout::{is_outdated, may_go_first, obstacle_to_replacing};
 use super::step::WhyDeleted;
@@ -140,7 +140,7 @@ fn obstacle(view: &View<'_>, wanted: &Wanted<'_, '_>) -> Option<String> {
         () if seat.is_voter() => obstacle_of_a_voter(view),
         // Otherwise one after the other would be made, marked and kept. One whose member has started leaves etcd, and
         // is not kept.
-        () if !seat.has_started() && is_to_wait(view) => Some(
+        () if !seat.has_started() && is_to_wait(view, wanted) => Some(
             "another Machine that is late is kept, as it could take the quorum with it; it goes when another member has joined, or by hand as MachinesDeleting says"
                 .to_owned(),
         ),
@@ -165,10 +165,12 @@ fn lingers(view: &View<'_>) -> bool {
     view.roster.seats.iter().any(|seat| seat.is_leaving() && seat.member.is_none() && seat.released)
 }
 
-/// Whether another late Machine is kept, and those that may come yet would free it; or as many are kept as are wanted.
-fn is_to_wait(view: &View<'_>) -> bool {
+/// Whether another late Machine is kept, and those that may come yet would free it; or as many are kept as are wanted. Whoever
+/// is held back may not come while this one is a learner, or its member is missing: it would wait for itself.
+fn is_to_wait(view: &View<'_>, wanted: &Wanted<'_, '_>) -> bool {
+    let holds_back = wanted.seat.member.is_some() || missing_since(view.observation, wanted.machine).is_some();
     let stays = |seat: &&Seat<'_>| seat.machine.is_some_and(|machine| !machine.deleting);
-    let may_come = |seat: &Seat<'_>| seat.member.is_none() && (seat.joining || !seat.admitted);
+    let may_come = |seat: &Seat<'_>| seat.member.is_none() && (seat.joining || !seat.admitted && !holds_back);
     let kept = retire::late_ones(view);
     kept > 0 && (kept >= view.wanted() || view.roster.seats.iter().filter(stays).any(may_come))
 }

@@ -121,8 +121,10 @@ fn is_owed(view: &View<'_>, last: &LastRemediation) -> bool {
         machine.uid == last.machine_uid
             || made_as_replacement(machine).is_some_and(|of| of.machine_uid == last.machine_uid)
     };
-    let is_recent = seconds_since(observation, last) < min_healthy_period(observation);
-    view.removes_first() && view.has_room() && is_recent && !observation.machines.values().any(is_about)
+    view.removes_first()
+        && view.has_room()
+        && is_recent(observation, last)
+        && !observation.machines.values().any(is_about)
 }
 
 /// How much longer a voter whose replacement was begun has to be healthy until that replacement is too much: a member that
@@ -134,6 +136,10 @@ pub(super) fn recovers(view: &View<'_>) -> Option<Duration> {
         Verdict::Healthy { since } => since,
         // It is being replaced.
         Verdict::Unhealthy { since, .. } if *since <= last.time.0 => return None,
+        // Nothing is decided on it: a person may have chosen another number meanwhile.
+        Verdict::Unhealthy { .. } if view.observation.etcd.spec.remediation.mode == RemediationMode::Report => {
+            return None;
+        }
         // It has failed again, or may have: that is decided on first.
         Verdict::Unhealthy { .. } | Verdict::Failing { .. } | Verdict::Unknown { .. } => return Some(Duration::ZERO),
     };
@@ -236,7 +242,7 @@ pub(super) fn last(observation: &Observation) -> Option<&LastRemediation> {
 
 /// The replacement that a Machine was made for, if it has failed for the same reason by all appearances: soon after.
 fn retry(observation: &Observation, machine: &MachineView) -> Option<LastRemediation> {
-    made_as_replacement(machine).filter(|last| seconds_since(observation, last) < min_healthy_period(observation))
+    made_as_replacement(machine).filter(|last| is_recent(observation, last))
 }
 
 /// The replacement that a Machine was made for.
@@ -244,13 +250,11 @@ fn made_as_replacement(machine: &MachineView) -> Option<LastRemediation> {
     serde_json::from_str(machine.annotations.get(names::REMEDIATION_FOR_ANNOTATION)?).ok()
 }
 
-/// After so many seconds a replacement no longer counts as one.
-fn min_healthy_period(observation: &Observation) -> i64 {
-    i64::from(observation.etcd.spec.remediation.min_healthy_period_seconds)
-}
-
-fn seconds_since(observation: &Observation, last: &LastRemediation) -> i64 {
-    observation.now.as_second().saturating_sub(last.time.0.as_second())
+/// Whether a replacement that was begun then still counts as one. A time that is to come is that of a clock that has been set
+/// back since, and says nothing.
+fn is_recent(observation: &Observation, last: &LastRemediation) -> bool {
+    let since = observation.now.as_second().saturating_sub(last.time.0.as_second());
+    (0..i64::from(observation.etcd.spec.remediation.min_healthy_period_seconds)).contains(&since)
 }
 
 /// Why a replacement is not replaced itself now. `what`: its member, and what is wrong with it. `period`: how long it

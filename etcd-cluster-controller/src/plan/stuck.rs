@@ -39,9 +39,11 @@ fn of(view: &View<'_>, seat: &Seat<'_>, machine: &MachineView) -> Option<Stuck> 
     // and no more.
     let has_failed = seat.member.is_some() && seat.is_unhealthy() && has_quorum(view);
     let voters = if has_failed { Timestamp::default() } else { all_well_since(view)? };
-    let able = voters.max(unpaused_since(view)?);
+    // A time that is to come is that of a clock that has been set back since, and says nothing.
+    let past = |time: Timestamp| if time <= observation.now { time } else { Timestamp::default() };
+    let able = voters.max(past(unpaused_since(view)?));
     let (why, since, graces) = if let Some((_, since)) = missing_since(observation, machine) {
-        ("its member is missing from the member list", since, 1)
+        ("its member is missing from the member list", past(since), 1)
     } else if !is_late(observation, machine) {
         return None;
     } else if seat.member.is_none() {

@@ -43,6 +43,21 @@ fn failed(replicas: i32, indices: &[usize]) -> Story {
     story
 }
 
+/// The replacement is gone, its member votes, and it was made for what the status has as the last remediation.
+fn is_voter_in_place_of(story: &mut Story, old: usize, new: usize) {
+    let made_for = story.observation.etcd.status.as_ref().unwrap().last_remediation.clone();
+    let machine = story.machine(new);
+    let made_for = serde_json::to_string(&made_for).unwrap();
+    machine.annotations.insert(names::REMEDIATION_FOR_ANNOTATION.to_owned(), made_for);
+    story.gone(old);
+    if let Membership::Known { members, .. } = &mut story.observation.membership {
+        members.remove(&id(old));
+    }
+    story.voter(new);
+    story.publish();
+    story.settle();
+}
+
 /// The replacement boots: it has an address, and waits until etcd takes it.
 fn boots(story: &mut Story, index: usize) {
     story.held_back(index);
@@ -163,6 +178,18 @@ fn an_old_record_replaces_nobody() {
 }
 
 #[test]
+fn a_record_of_a_clock_that_was_ahead_holds_nobody_up() {
+    let mut story = failed(3, &[2]);
+    step(&mut story);
+    let last = story.etcd().status.as_mut().unwrap().last_remediation.as_mut().unwrap();
+    last.time.0 += k8s_openapi::jiff::SignedDuration::from_hours(2);
+    is_voter_in_place_of(&mut story, 2, 3);
+    story.failing(3, "down too");
+    story.pass(60);
+    assert_eq!(begins(&step(&mut story)), Some((name(3), 0)));
+}
+
+#[test]
 fn a_replacement_stays_while_it_is_not_known_how_the_failed_one_is() {
     let mut story = failed(3, &[2]);
     step(&mut story);
@@ -268,17 +295,7 @@ fn a_replacement_that_fails_too_waits_and_in_the_end_for_a_person() {
     story.etcd().spec.remediation.max_retry = Some(1);
     step(&mut story);
     let replace = |story: &mut Story, old: usize, new: usize| {
-        let made_for = story.observation.etcd.status.as_ref().unwrap().last_remediation.clone();
-        let machine = story.machine(new);
-        let made_for = serde_json::to_string(&made_for).unwrap();
-        machine.annotations.insert(names::REMEDIATION_FOR_ANNOTATION.to_owned(), made_for);
-        story.gone(old);
-        if let Membership::Known { members, .. } = &mut story.observation.membership {
-            members.remove(&id(old));
-        }
-        story.voter(new);
-        story.publish();
-        story.settle();
+        is_voter_in_place_of(story, old, new);
         story.failing(new, "down too");
         story.pass(60);
     };

@@ -7,6 +7,7 @@ use crate::fixture::{Story, id, name};
 use crate::plan::{Plan, Step, WhyDeleted, plan};
 use crate::status::status;
 use api::conditions::{self as c, reasons};
+use api::etcd_cluster::RemediationMode;
 use api::etcd_cluster::RolloutType;
 use api::names;
 use controller_support::external::Reference;
@@ -85,6 +86,19 @@ fn whoever_serves_least_goes_first() {
         [name(1), name(4)],
         "one that has failed, also if it is older, and it is not replaced"
     );
+    let mut story = lowered(5, 5);
+    story.failing(1, "down");
+    story.pass(60);
+    assert!(matches!(story.plan(), Plan::Do(Step::BeginRemediation { .. })), "{:?}", story.plan());
+    story.settle();
+    story.healthy(1);
+    story.settle();
+    story.etcd().spec.remediation.mode = RemediationMode::Report;
+    story.etcd().spec.replicas = 3;
+    story.pass(1);
+    story.failing(1, "down again");
+    story.pass(60);
+    assert_eq!(surplus(&mut story), [name(1), name(4)], "one that has failed again, and is only reported");
     let mut story = Story::with_voters(5, 4);
     story.held_back(4);
     story.etcd().spec.replicas = 3;

@@ -6,9 +6,10 @@ use super::{admits, creates, reason};
 use crate::fixture::{Story, id, name};
 use crate::observation::{Membership, Template};
 use crate::plan::{Plan, Step, WhyDeleted, due};
-use api::conditions::reasons;
+use api::conditions::{PAUSED, reasons};
 use api::etcd_cluster::RemediationMode;
 use api::names;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use std::ops::Range;
 
 /// Two of three vote, and the third Machine boots.
@@ -91,6 +92,59 @@ fn a_learner_that_fails_is_replaced_and_one_that_answers_has_longer() {
     assert_eq!(deletes(&story.plan()), None, "it votes");
 }
 
+fn takes_out(story: &mut Story, index: usize) {
+    if let Membership::Known { members, .. } = &mut story.observation.membership {
+        members.remove(&id(index));
+    }
+}
+
+/// The first one is deleted and kept, as it may join all the same. The one that is made in its place is held back by the
+/// second one, which does not wait for it.
+fn are_both_replaced(story: &mut Story) {
+    is_replaced(story, 1);
+    story.delete(1);
+    takes_out(story, 1);
+    story.publish();
+    story.settle();
+    assert!(creates(&story.plan()).is_some(), "{:?}", story.plan());
+    story.held_back(3);
+    story.settle();
+    story.pass(600);
+    is_replaced(story, 2);
+    story.delete(2);
+    takes_out(story, 2);
+    story.settle();
+    let plan = story.plan();
+    assert!(creates(&plan).is_some() || admits(&plan) == Some(name(3).as_str()), "{plan:?}");
+    story.held_back(4);
+    assert_eq!(admits(&story.plan()), Some(name(3).as_str()), "{:?}", story.plan());
+}
+
+#[test]
+fn of_two_that_never_start_the_second_does_not_wait_for_the_one_that_it_holds_back() {
+    let mut story = beside(3, 1, 1..3);
+    for index in [1, 2] {
+        story.member(index, true);
+        story.failing(index, "connection refused");
+        let Membership::Known { members, .. } = &mut story.observation.membership else { unreachable!() };
+        members.get_mut(&id(index)).unwrap().name.clear();
+    }
+    story.settle();
+    story.pass(1200);
+    are_both_replaced(&mut story);
+
+    let mut story = Story::with_voters(3, 3);
+    for index in [1, 2] {
+        story.pass(300);
+        takes_out(&mut story, index);
+        story.failing(index, "removed");
+        story.publish();
+        story.settle();
+    }
+    story.pass(300);
+    are_both_replaced(&mut story);
+}
+
 #[test]
 fn one_whose_member_somebody_has_removed_is_replaced() {
     let mut story = Story::with_voters(3, 3);
@@ -101,6 +155,27 @@ fn one_whose_member_somebody_has_removed_is_replaced() {
     story.publish();
     story.settle();
     is_reported(&story, reasons::MEMBER_MISSING);
+    story.pass(600);
+    is_replaced(&story, 2);
+}
+
+#[test]
+fn times_of_a_clock_that_was_ahead_hold_nobody_up() {
+    let year = k8s_openapi::jiff::SignedDuration::from_hours(365 * 24);
+    let mut story = booting();
+    story.settle();
+    let paused = |condition: &&mut Condition| condition.type_ == PAUSED;
+    story.etcd().status.as_mut().unwrap().conditions.iter_mut().find(paused).unwrap().last_transition_time.0 += year;
+    story.pass(1200);
+    is_replaced(&story, 2);
+    let mut story = Story::with_voters(3, 3);
+    if let Membership::Known { members, .. } = &mut story.observation.membership {
+        members.remove(&id(2));
+    }
+    story.failing(2, "removed");
+    story.publish();
+    story.settle();
+    story.etcd().status.as_mut().unwrap().removed_members[0].since.0 += year;
     story.pass(600);
     is_replaced(&story, 2);
 }
