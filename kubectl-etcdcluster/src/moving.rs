@@ -16,7 +16,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 use kube::ResourceExt;
 use kube::api::{DynamicObject, ObjectMeta};
 use serde_json::Value;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 pub use graph::{Found, Rank};
 
@@ -29,9 +29,10 @@ pub const CLUSTERS: &str = "clusters.cluster.x-k8s.io";
 pub const CLASSES: &str = "clusterclasses.cluster.x-k8s.io";
 /// EtcdClusters, likewise.
 pub const ETCD_CLUSTERS: &str = "etcdclusters.etcdcluster.cluster.x-k8s.io";
+const MACHINES: &str = "machines.cluster.x-k8s.io";
 const SECRETS: &str = "secrets";
 /// The kinds that tell whether there is anything to move: Cluster API's own, and ours.
-const TELLING: [&str; 3] = [CLUSTERS, ETCD_CLUSTERS, "machines.cluster.x-k8s.io"];
+const TELLING: [&str; 3] = [CLUSTERS, ETCD_CLUSTERS, MACHINES];
 
 /// Label on the CRDs of kinds that clusterctl knows.
 pub const CLUSTERCTL_LABEL: &str = "clusterctl.cluster.x-k8s.io";
@@ -179,13 +180,57 @@ pub fn of_secrets(snapshot: &Snapshot, source: &Side) -> Vec<String> {
     let ca = snapshot.cluster.iter().map(|cluster| names::ca_secret(&cluster.name));
     let needed: BTreeSet<(String, String)> = ca.chain(named).map(|name| (SECRETS.to_owned(), name)).collect();
     let namespace = snapshot.etcd.namespace().unwrap_or_default();
-    let say = |(_, name): &(String, String)| {
-        format!(
-            "Secret {name} would stay behind: clusterctl moves it with its owner, or with a label and without an owner that stays: kubectl -n {namespace} label secret {name} {}=",
-            names::MOVE_LABEL
-        )
-    };
+    let say = |(_, name): &(String, String)| without_label(&namespace, "Secret", "secret", name);
     with_name(snapshot, needed.intersection(&source.staying).map(say).collect())
+}
+
+/// Objects that etcd needs in the target and that would stay behind because of their owners. Of what stays with its owner,
+/// the owner alone is said. `resources`: the kinds that clusterctl looks at, as `Kind.group`, each with its resource.
+#[must_use]
+pub fn of_staying(snapshot: &Snapshot, resources: &BTreeMap<String, String>, source: &Side) -> Vec<String> {
+    let stays = |resource: &str, name: &str| source.staying.contains(&(resource.to_owned(), name.to_owned()));
+    let of_kind = |kind: &str, group: &str| resources.get(&format!("{kind}.{group}"));
+    if let Some(cluster) = snapshot.cluster.as_ref().filter(|cluster| stays(CLUSTERS, &cluster.name)) {
+        return with_name(snapshot, vec![with_owner_that_stays(&format!("Cluster {}", cluster.name))]);
+    }
+    let mut found = Vec::new();
+    if stays(ETCD_CLUSTERS, &snapshot.etcd.name_any()) {
+        found.push(with_owner_that_stays("it"));
+    } else {
+        for machine in &snapshot.machines {
+            if stays(MACHINES, &machine.view.name) {
+                found.push(with_owner_that_stays(&format!("Machine {}", machine.view.name)));
+            } else if let Some(infrastructure) = &machine.view.infrastructure
+                && let Some(resource) = of_kind(&infrastructure.kind, &infrastructure.group)
+                && stays(resource, &infrastructure.name)
+            {
+                found.push(with_owner_that_stays(&format!("{} {}", infrastructure.kind, infrastructure.name)));
+            }
+        }
+    }
+    let template = &snapshot.etcd.spec.infrastructure_template;
+    if let Some(resource) = of_kind(&template.kind, template.group())
+        && stays(resource, &template.name)
+    {
+        let namespace = snapshot.etcd.namespace().unwrap_or_default();
+        found.push(without_label(&namespace, &template.kind, resource, &template.name));
+    }
+    with_name(snapshot, found)
+}
+
+/// What is said of an object that clusterctl's label would have moved.
+fn without_label(namespace: &str, kind: &str, resource: &str, name: &str) -> String {
+    format!(
+        "{kind} {name} would stay behind: clusterctl moves it with its owner, or with a label and without an owner that stays: kubectl -n {namespace} label {resource} {name} {}=",
+        names::MOVE_LABEL
+    )
+}
+
+/// What is said of one that no label would have moved.
+fn with_owner_that_stays(what: &str) -> String {
+    format!(
+        "{what} would stay behind, with all that it owns: clusterctl moves it with its owners, and not if one of them stays: take that one out of its metadata.ownerReferences"
+    )
 }
 
 /// What keeps an EtcdCluster from being moved now. `movable`: the kinds that clusterctl moves, as `Kind.group`.

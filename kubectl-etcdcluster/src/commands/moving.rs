@@ -6,7 +6,9 @@ mod turn;
 
 use super::print;
 use crate::connection::Options;
-use crate::moving::{Progress, not_found_again, of_etcd_cluster, of_secrets, of_target, progress, says_paused};
+use crate::moving::{
+    Progress, not_found_again, of_etcd_cluster, of_secrets, of_staying, of_target, progress, says_paused,
+};
 use anyhow::{Context, Result, bail, ensure};
 use place::Place;
 use std::collections::BTreeSet;
@@ -157,13 +159,15 @@ async fn give_up(source: &Place, target: &Place, progress: Progress) -> Result<E
 
 /// What keeps a move from beginning.
 async fn obstacles(source: &Place, target: &Place) -> Result<Vec<String>> {
-    let movable: BTreeSet<String> = source.movable().intersection(&target.movable()).cloned().collect();
+    let (resources, known) = (source.movable(), target.movable());
+    let movable: BTreeSet<String> = resources.keys().filter(|kind| known.contains_key(*kind)).cloned().collect();
     let snapshots = source.snapshots().await?;
     if snapshots.is_empty() {
         return Ok(vec!["there is no EtcdCluster in the namespace: clusterctl move does it".to_owned()]);
     }
     let (here, there) = (source.side().await?, target.side().await?);
     let mut found: Vec<String> = snapshots.iter().flat_map(|snapshot| of_etcd_cluster(snapshot, &movable)).collect();
+    found.extend(snapshots.iter().flat_map(|snapshot| of_staying(snapshot, &resources, &here)));
     found.extend(snapshots.iter().flat_map(|snapshot| of_secrets(snapshot, &here)));
     found.extend(of_target(&here, &there));
     found.extend(source.shared_classes().await?);

@@ -3,12 +3,15 @@
 use super::*;
 use crate::fixture::{Scene, name};
 use api::EtcdClusterStatus;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use serde_json::{Value, json};
 
 const CLUSTER: &str = "clusters.cluster.x-k8s.io/demo";
 const ETCD: &str = "etcdclusters.etcdcluster.cluster.x-k8s.io/demo-etcd";
 const MACHINE: &str = "machines.cluster.x-k8s.io/demo-etcd-0";
 const SECRET: &str = "secrets/demo-etcd-0";
+const INFRASTRUCTURE: &str = "devmachines.infrastructure.cluster.x-k8s.io/demo-etcd-0";
+const TEMPLATE: &str = "devmachinetemplates.infrastructure.cluster.x-k8s.io/etcd";
 const ALL: [&str; 4] = [CLUSTER, ETCD, MACHINE, SECRET];
 
 fn side(objects: &[&str]) -> Side {
@@ -74,8 +77,9 @@ fn changed(change: impl FnOnce(&mut Scene)) -> Snapshot {
     scene.etcd["metadata"]["ownerReferences"] =
         json!([{"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "name": "demo", "uid": "cluster-uid"}]);
     for machine in &mut scene.machines {
+        let name = machine["metadata"]["name"].clone();
         machine["spec"]["infrastructureRef"] =
-            json!({"apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "DevMachine", "name": "a"});
+            json!({"apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "DevMachine", "name": name});
     }
     change(&mut scene);
     scene.read()
@@ -113,6 +117,58 @@ fn what_would_be_left_behind_keeps_a_move_from_beginning() {
     for (expected, change) in cases {
         is_said(&changed(change), expected);
     }
+}
+
+/// An object whose UID is its resource and name, with these owners.
+fn owned(object: &str, owners: &[&str]) -> Found {
+    let (resource, name) = object.split_once('/').unwrap();
+    let owner = |uid: &&str| OwnerReference { uid: (*uid).to_owned(), ..OwnerReference::default() };
+    let metadata = ObjectMeta {
+        name: Some(name.to_owned()),
+        uid: Some(object.to_owned()),
+        owner_references: Some(owners.iter().map(owner).collect()),
+        ..ObjectMeta::default()
+    };
+    Found::read(resource, Rank::default(), &metadata)
+}
+
+#[test]
+fn what_would_stay_because_of_its_owners_keeps_a_move_from_beginning() {
+    let snapshot = changed(|_| {});
+    let kinds = [("DevMachine", INFRASTRUCTURE), ("DevMachineTemplate", TEMPLATE)].map(|(kind, object)| {
+        let (resource, _) = object.split_once('/').unwrap();
+        (format!("{kind}.infrastructure.cluster.x-k8s.io"), resource.to_owned())
+    });
+    let resources = BTreeMap::from(kinds);
+    // As our controller and Cluster API make them, but for one.
+    let obstacles = |other: &str, owners: &[&str]| {
+        let usual: [(&str, &[&str]); 5] = [
+            (CLUSTER, &[]),
+            (ETCD, &[CLUSTER]),
+            (MACHINE, &[ETCD]),
+            (INFRASTRUCTURE, &[ETCD, MACHINE]),
+            (TEMPLATE, &[CLUSTER]),
+        ];
+        let found = usual.map(|(object, usual)| owned(object, if object == other { owners } else { usual }));
+        of_staying(&snapshot, &resources, &Side::of(&found))
+    };
+    assert_eq!(obstacles("", &[]), [""; 0]);
+    assert_eq!(obstacles(TEMPLATE, &[CLUSTER, ETCD]), [""; 0], "a second owner that is moved");
+    let cases: [(&str, &[&str], &str); 6] = [
+        (CLUSTER, &["fleet"], "Cluster demo would stay behind, with all"),
+        (ETCD, &[CLUSTER, "fleet"], "it would stay behind, with all"),
+        (MACHINE, &[ETCD, "fleet"], "Machine demo-etcd-0 would stay behind, with all"),
+        (INFRASTRUCTURE, &[ETCD, MACHINE, "fleet"], "DevMachine demo-etcd-0 would stay behind, with all"),
+        (TEMPLATE, &[], "DevMachineTemplate etcd would stay behind: "),
+        (TEMPLATE, &[CLUSTER, "fleet"], "DevMachineTemplate etcd would stay behind: "),
+    ];
+    for (object, owners, expected) in cases {
+        let (found, expected) = (obstacles(object, owners), format!("EtcdCluster default/demo-etcd: {expected}"));
+        assert!(found.len() == 1 && found[0].starts_with(&expected), "{expected}: {found:?}");
+    }
+    let command = "kubectl -n default label devmachinetemplates.infrastructure.cluster.x-k8s.io etcd clusterctl.cluster.x-k8s.io/move=";
+    let found = obstacles(TEMPLATE, &[]);
+    assert!(found[0].ends_with(command), "{found:?}");
 }
 
 /// One whose spec names a Secret, which nobody owns, as the CA.

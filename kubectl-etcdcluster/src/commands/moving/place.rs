@@ -19,7 +19,7 @@ use kube::core::GroupVersionKind;
 use kube::discovery::ApiResource;
 use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 /// What goes last where clusterctl has been cut, in this order: as long as its Cluster is there, everything is paused,
 /// and a ClusterClass that is in use may not be deleted.
@@ -68,9 +68,10 @@ impl Place {
         Ok(found.and_then(|namespace| namespace.uid()))
     }
 
-    /// Kinds that clusterctl moves, as `Kind.group`.
-    pub(super) fn movable(&self) -> BTreeSet<String> {
-        self.own.iter().map(|kind| format!("{}.{}", kind.resource.kind, kind.resource.group)).collect()
+    /// Kinds that clusterctl moves, as `Kind.group`, each with its resource.
+    pub(super) fn movable(&self) -> BTreeMap<String, String> {
+        let kinds = self.own.iter().map(|kind| &kind.resource);
+        kinds.map(|kind| (format!("{}.{}", kind.kind, kind.group), resource(kind))).collect()
     }
 
     /// The EtcdClusters, with what belongs to them.
