@@ -3,6 +3,7 @@
 use super::{Finding, Installation};
 use crate::text::count;
 use k8s_openapi::api::rbac::v1::ClusterRole;
+use std::collections::BTreeSet;
 
 /// The role as it is installed.
 const ROLE: &str = include_str!("../../../config/rbac/manager_role.yaml");
@@ -25,9 +26,9 @@ pub struct Permission {
     pub allowed: bool,
 }
 
-/// What the manager needs. `template` is group and plural of the infrastructure template, if one is known.
+/// What the manager needs. `templates` are the CRDs of the infrastructure templates in use.
 #[must_use]
-pub fn permissions(template: Option<(&str, &str)>) -> Vec<Permission> {
+pub fn permissions(templates: &BTreeSet<String>) -> Vec<Permission> {
     // It is in the program: a test reads it.
     let role: ClusterRole = serde_yaml::from_str(ROLE).unwrap_or_default();
     let permission = |group: &str, resource: &str, verb: &str| Permission {
@@ -44,9 +45,9 @@ pub fn permissions(template: Option<(&str, &str)>) -> Vec<Permission> {
             }
         }
     }
-    if let Some((group, templates)) = template {
-        found.extend(TEMPLATE_VERBS.iter().map(|verb| permission(group, templates, verb)));
-        let machines = templates.strip_suffix("templates").map(|kind| format!("{kind}s")).unwrap_or_default();
+    for (plural, group) in templates.iter().filter_map(|crd| crd.split_once('.')) {
+        found.extend(TEMPLATE_VERBS.iter().map(|verb| permission(group, plural, verb)));
+        let machines = plural.strip_suffix("templates").map(|kind| format!("{kind}s")).unwrap_or_default();
         found.extend(MACHINE_VERBS.iter().map(|verb| permission(group, &machines, verb)));
     }
     found

@@ -35,7 +35,7 @@ fn installation() -> Installation {
         replicas: 1,
         available: 1,
     };
-    let all = permissions(Some(("infrastructure.cluster.x-k8s.io", "devmachinetemplates")));
+    let all = permissions(&BTreeSet::from([TEMPLATE.to_owned()]));
     Installation {
         namespace: "default".to_owned(),
         now: NOW,
@@ -273,14 +273,20 @@ fn a_certificate_for_prometheus_that_nobody_asks_for_may_expire() {
 
 #[test]
 fn every_request_of_the_role_is_asked_for() {
-    let all = permissions(None);
+    let all = permissions(&BTreeSet::new());
     assert!(all.len() > 35, "{all:?}");
-    let has = |group: &str, resource: &str, verb: &str| {
+    let has = |all: &[Permission], group: &str, resource: &str, verb: &str| {
         all.iter().any(|found| {
             (found.group.as_str(), found.resource.as_str(), found.verb.as_str()) == (group, resource, verb)
         })
     };
-    assert!(has("", "secrets", "watch") && has("cluster.x-k8s.io", "machines", "create"));
+    assert!(has(&all, "", "secrets", "watch") && has(&all, "cluster.x-k8s.io", "machines", "create"));
     assert!(!all.iter().any(|found| found.resource == "*"));
-    assert_eq!(permissions(Some(("g.io", "xmachinetemplates"))).len(), all.len() + 6);
+    // Of two infrastructures the requests for both.
+    let with = permissions(&BTreeSet::from(["xmachinetemplates.g.io", "ymachinetemplates.h.io"].map(str::to_owned)));
+    assert_eq!(with.len(), all.len() + 12);
+    for (group, kind) in [("g.io", "xmachine"), ("h.io", "ymachine")] {
+        assert!(has(&with, group, &format!("{kind}templates"), "patch"), "{with:?}");
+        assert!(has(&with, group, &format!("{kind}s"), "create"), "{with:?}");
+    }
 }

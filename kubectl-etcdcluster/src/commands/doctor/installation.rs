@@ -89,8 +89,7 @@ async fn of_manager(
     manager: &Manager,
     templates: &BTreeSet<String>,
 ) -> Read<Vec<Permission>> {
-    let template = templates.first().and_then(|crd| crd.split_once('.')).map(|(plural, group)| (group, plural));
-    let asked = permissions(template).into_iter().map(|permission| async move {
+    let asked = permissions(templates).into_iter().map(|permission| async move {
         let review = review(namespace, manager, &permission);
         let answer = Api::all(client.clone()).create(&PostParams::default(), &review).await.map_err(why)?;
         Ok::<_, String>(Permission { allowed: answer.status.is_some_and(|status| status.allowed), ..permission })
@@ -151,7 +150,7 @@ mod tests {
             replicas: 1,
             available: 1,
         };
-        let all = permissions(None);
+        let all = permissions(&BTreeSet::new());
         let status = all.iter().find(|permission| permission.resource == "etcdclusters/status").unwrap();
         let review = review("default", &manager, status).spec;
         assert_eq!(review.user.as_deref(), Some("system:serviceaccount:system:m"));
