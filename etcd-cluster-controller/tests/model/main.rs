@@ -198,6 +198,8 @@ fn more_of_everything() {
     check_within("three, a fault and a deletion", &[State::healthy(3, Budget { lags: 0, ..both })], limit);
     check_within("three, a fault and a lag", &[State::healthy(3, both)], limit);
     check_within("bring-up of three, a fault and a lag", &[State::empty(3, both)], limit);
+    let two = Budget { faults: 2, edits: 1, ..Budget::default() };
+    check_within("one grows to three, and two faults", &[State::healthy(1, two)], limit);
     let two = Budget { faults: 2, deletions: 2, ..Budget::default() };
     check_within("three, two faults and two deletions", &[State::healthy(3, two)], limit);
     let one = Budget { faults: 1, deletions: 1, ..Budget::default() };
