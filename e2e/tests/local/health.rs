@@ -107,7 +107,8 @@ impl Up<'_> {
         let (name, us) = (self.name(number), ADDRESS.parse()?);
         self.breaks("only we do not hear it", number, move |machine| machine.cut_off_from(us)).await?;
         let message = self.until("MembersHealthy", "Unknown", "HealthUnknown").await?;
-        ensure!(message.contains(&name) && message.contains("the other members hear it"), "it says: {message}");
+        let heard = "the other members hear it, and this controller does not";
+        ensure!(message.contains(&name) && message.contains(heard), "it says: {message}");
         let status = self.handle.status().await?;
         ensure!(
             condition(&status, "Available")?.status == "True",

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(super) struct MaxLearners {
     /// By client URL.
     values: BTreeMap<String, u32>,
+    /// Cluster, Machine and value.
     found: BTreeSet<(String, String, u32)>,
 }
 
@@ -29,11 +30,14 @@ impl Rule for MaxLearners {
                 None => (view.list.iter().find_map(value), "another member has"),
             };
             let Some(wanted) = wanted else { continue };
-            for listed in &view.list {
-                let Some(found) = value(listed).filter(|found| *found != wanted) else { continue };
-                if self.found.insert((name.clone(), listed.id.clone(), found)) {
-                    let what = format!("{} runs with max-learners {found}, {whose} {wanted}", listed.name);
-                    findings.push(Finding::about(name, &view.machine_of(listed), what));
+            // One that joins has told no client URL yet, and never does where its etcd ends at once.
+            let joining =
+                view.seats.iter().filter_map(|(url, seat)| Some((seat.machine.clone(), *self.values.get(url)?)));
+            let listed = view.list.iter().filter_map(|listed| Some((view.machine_of(listed), value(listed)?)));
+            for (machine, found) in listed.chain(joining).filter(|(_, found)| *found != wanted) {
+                if self.found.insert((name.clone(), machine.clone(), found)) {
+                    let what = format!("{machine} runs etcd with max-learners {found}, {whose} {wanted}");
+                    findings.push(Finding::about(name, &machine, what));
                 }
             }
         }

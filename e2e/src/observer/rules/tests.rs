@@ -125,6 +125,7 @@ fn replaced(story: Story) -> Story {
 #[case::the_observer_was_late(swapped(has_a_learner(three()).late(), &[]), &[])]
 #[case::the_same_limit(three().process(0, 3).process(1, 3), &[])]
 #[case::another_limit(three().process(0, 3).process(1, 1).after(1), &["different max-learners"])]
+#[case::another_limit_of_one_that_never_comes_up(three().silent(3).process(3, 1).after(1), &["different max-learners"])]
 #[case::the_same_limit_and_none_recorded(
     three().etcd(|etcd| etcd.max_learners = None).process(0, 1).process(1, 1).after(1), &[]
 )]
