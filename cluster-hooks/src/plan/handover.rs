@@ -63,7 +63,9 @@ fn another_store(observation: &Observation) -> Option<Plan> {
         used = observation.written.as_ref().map(|written| written.endpoints.clone()).unwrap_or_default();
     }
     let was_handed_over = published.ours && published.owners.contains(&etcd.uid);
-    if !control_plane.initialized || was_handed_over || etcd.has_one_of(&used) {
+    // Of a certificate that another provider publishes nothing tells but what is recorded on etcd.
+    let is_recorded = used.is_empty() && !published.ours && etcd.in_use.as_ref().is_some_and(|lists| !lists.is_empty());
+    if !control_plane.initialized || was_handed_over || is_recorded || etcd.has_one_of(&used) {
         return None;
     }
     // Which one it is shows when it has endpoints. Nothing is recorded on it before: the record would say that it has

@@ -136,16 +136,24 @@ pub(super) fn recovers(view: &View<'_>) -> Option<Duration> {
         Verdict::Healthy { since } => since,
         // It is being replaced.
         Verdict::Unhealthy { since, .. } if *since <= last.time.0 => return None,
-        // Nothing is decided on it: a person may have chosen another number meanwhile.
-        Verdict::Unhealthy { .. } if view.observation.etcd.spec.remediation.mode == RemediationMode::Report => {
-            return None;
-        }
+        // Nothing is decided on it. Where its replacement is there, it would be the one that is too many.
+        Verdict::Unhealthy { .. } if only_reports(view) && !has_replacement(view, last) => return None,
         // It has failed again, or may have: that is decided on first.
         Verdict::Unhealthy { .. } | Verdict::Failing { .. } | Verdict::Unknown { .. } => return Some(Duration::ZERO),
     };
     let steady = i64::from(view.observation.etcd.spec.health_check.unhealthy_after_seconds);
     let left = steady - (view.observation.now.as_second() - since.as_second());
     u64::try_from(left).ok().filter(|left| *left > 0).map(Duration::from_secs)
+}
+
+fn only_reports(view: &View<'_>) -> bool {
+    view.observation.etcd.spec.remediation.mode == RemediationMode::Report
+}
+
+/// Whether a Machine is there that was made for this replacement.
+fn has_replacement(view: &View<'_>, last: &LastRemediation) -> bool {
+    let mut made = view.observation.live_machines().filter_map(made_as_replacement);
+    made.any(|of| of.machine_uid == last.machine_uid)
 }
 
 /// Whether a seat's Machine stays, as far as is decided so far.
@@ -227,7 +235,7 @@ pub(super) fn why_not(view: &View<'_>, seat: &Seat<'_>) -> Option<String> {
     if !seat.is_voter() || !seat.is_unhealthy() {
         return None;
     }
-    if view.observation.etcd.spec.remediation.mode == RemediationMode::Report {
+    if only_reports(view) {
         let machine = seat.machine.map_or("", |machine| machine.name.as_str());
         return Some(format!(
             "it is not replaced by itself (spec.remediation.mode): delete Machine {machine} to have that done"

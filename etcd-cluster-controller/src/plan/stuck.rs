@@ -39,8 +39,10 @@ fn of(view: &View<'_>, seat: &Seat<'_>, machine: &MachineView) -> Option<Stuck> 
     // and no more.
     let has_failed = seat.member.is_some() && seat.is_unhealthy() && has_quorum(view);
     let voters = if has_failed { Timestamp::default() } else { all_well_since(view)? };
-    // A time that is to come is that of a clock that has been set back since, and says nothing.
-    let past = |time: Timestamp| if time <= observation.now { time } else { Timestamp::default() };
+    let grace = i64::from(observation.etcd.spec.health_check.startup_grace_seconds);
+    // A time that is far ahead is that of a clock that has been set back since, and says nothing.
+    let is_ahead = |time: Timestamp| time.as_second() > observation.now.as_second().saturating_add(grace);
+    let past = |time: Timestamp| if is_ahead(time) { Timestamp::default() } else { time };
     let able = voters.max(past(unpaused_since(view)?));
     let (why, since, graces) = if let Some((_, since)) = missing_since(observation, machine) {
         ("its member is missing from the member list", past(since), 1)
@@ -63,7 +65,6 @@ fn of(view: &View<'_>, seat: &Seat<'_>, machine: &MachineView) -> Option<Stuck> 
     } else {
         return None;
     };
-    let grace = i64::from(observation.etcd.spec.health_check.startup_grace_seconds);
     let after = i64::try_from(graces).ok()?.saturating_mul(grace);
     let replaced_from = Timestamp::from_second(since.max(able).as_second().saturating_add(after)).ok()?;
     Some(Stuck { why, replaced_from })

@@ -67,7 +67,11 @@ pub async fn run(arguments: Arguments, options: &Options) -> Result<ExitCode> {
     if arguments.dry_run {
         return dry_run(&source, &target, progress).await;
     }
-    ensure!(progress != Progress::Nothing, "there is no Cluster in namespace {}", source.namespace);
+    ensure!(
+        progress != Progress::Nothing,
+        "clusterctl would move no Cluster of namespace {}: none is there, or each has an owner that stays",
+        source.namespace
+    );
     let mut turn = Turn::take(&source).await?;
     let done = tokio::select! {
         done = act(&source, &target, (&arguments, options)) => done,
@@ -90,7 +94,10 @@ async fn act(source: &Place, target: &Place, how: (&Arguments, &Options)) -> Res
         return give_up(source, target, progress).await;
     }
     match progress {
-        Progress::Nothing => bail!("there is no Cluster in namespace {}", source.namespace),
+        Progress::Nothing => bail!(
+            "clusterctl would move no Cluster of namespace {}: none is there, or each has an owner that stays",
+            source.namespace
+        ),
         Progress::Unclear => bail!("{UNCLEAR}"),
         Progress::GivingUp => bail!("{GIVING_UP}"),
         Progress::NotBegun => make(source, target, how).await?,

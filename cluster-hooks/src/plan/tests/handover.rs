@@ -242,6 +242,18 @@ fn a_control_plane_that_runs_is_not_handed_another_etcd() {
     }
 }
 
+/// The whole control plane was written over, and another provider has published the certificate.
+#[test]
+fn one_that_has_used_this_etcd_by_the_record_gets_its_endpoints_back() {
+    let mut world = running();
+    world.secrets.get_mut("demo-apiserver-etcd-client").unwrap()["metadata"] =
+        json!({"name": "demo-apiserver-etcd-client"});
+    world.user_replaces_control_plane(&[names::PLACEHOLDER_ENDPOINT]);
+    world.restart();
+    assert_eq!(world.settle().1, Plan::Steady);
+    assert_eq!(world.endpoints(), ENDPOINTS);
+}
+
 /// It has no endpoints yet: nothing that the control plane uses may be recorded on it, or it would be taken for the one
 /// that it has always used.
 #[test]

@@ -35,7 +35,8 @@ impl Rule for Fence {
         }
         let named = &self.named;
         self.gone.retain(|(_, etcd, id, _)| !named.contains(&(etcd.clone(), id.clone())));
-        let known = |(at, ..): &mut (Timestamp, _, _, _)| moment.now().duration_since(*at) >= KNOWN;
+        let is_over = matches!(moment.line.event, Event::Ended);
+        let known = |(at, ..): &mut (Timestamp, _, _, _)| is_over || moment.now().duration_since(*at) >= KNOWN;
         let due: Vec<_> = self.gone.extract_if(.., known).collect();
         let finding = |(at, etcd, id, machine): (Timestamp, String, String, String)| {
             let what = format!("voter {id} was removed, and no status.operation had named it");

@@ -5,7 +5,7 @@
 
 use super::fence::{KNOWN, announced};
 use super::{Finding, Moment, Rule, names};
-use crate::observer::record::Listed;
+use crate::observer::record::{Event, Listed};
 use k8s_openapi::jiff::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -35,7 +35,8 @@ impl Rule for OneAtATime {
         let mut found: Vec<_> = self.list(moment).into_iter().collect();
         let seen = |removal: &Removal, id: &String| self.seen.get(removal).is_some_and(|voters| voters.contains(id));
         self.suspected.retain(|(_, removal, promoted, _)| !promoted.iter().all(|id| seen(removal, id)));
-        let due = |(at, ..): &mut (Timestamp, _, _, _)| moment.now().duration_since(*at) >= KNOWN;
+        let is_over = matches!(moment.line.event, Event::Ended);
+        let due = |(at, ..): &mut (Timestamp, _, _, _)| is_over || moment.now().duration_since(*at) >= KNOWN;
         found.extend(self.suspected.extract_if(.., due).map(|(at, .., finding)| finding.since(at)));
         found
     }

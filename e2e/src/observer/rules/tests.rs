@@ -117,6 +117,14 @@ fn replaced(story: Story) -> Story {
 #[case::a_promotion_and_a_removal_at_once(swapped(has_a_learner(three()), &[0, 1, 2]), &["two changes at once"])]
 #[case::the_status_saw_the_promotion_before_the_removal(swapped(has_a_learner(three()), &[0, 1, 2, 3]), &[])]
 #[case::the_status_saw_both_at_once(swapped(has_a_learner(three()), &[1, 2, 3]), &["two changes at once"])]
+#[case::in_the_last_moment(
+    has_a_learner(three()).announced(0).list(&[(1, VOTER), (2, VOTER), (3, VOTER)]).answer(&[1, 2, 3]),
+    &["two changes at once"]
+)]
+#[case::a_removal_without_an_operation_in_the_last_moment(
+    has_four(three()).list(&[(1, VOTER), (2, VOTER), (3, VOTER)]).answer(&[1, 2, 3]),
+    &["removed without being announced"]
+)]
 #[case::the_status_says_it_a_moment_later(
     has_a_learner(three()).announced(0).list(&[(1, VOTER), (2, VOTER), (3, VOTER)]).answer(&[1, 2, 3])
         .announced_beside(0, &[0, 1, 2, 3]).silent(0).after(1).published(&[1, 2, 3]).after(10),

@@ -177,6 +177,24 @@ fn an_old_record_replaces_nobody() {
     assert_eq!(reason(&story.plan()), reasons::WAITING_FOR_HEALTHY_MEMBERS);
 }
 
+/// Its replacement may be what does not come.
+#[test]
+fn a_failed_voter_that_is_only_reported_is_not_one_too_many_beside_its_replacement() {
+    let mut story = failed(3, &[2]);
+    step(&mut story);
+    story.held_back(3);
+    let made_for = serde_json::to_string(&story.observation.etcd.status.as_ref().unwrap().last_remediation).unwrap();
+    let machine = story.observation.machines.get_mut(&name(3)).unwrap();
+    machine.annotations.insert(names::REMEDIATION_FOR_ANNOTATION.to_owned(), made_for);
+    story.etcd().spec.remediation.mode = RemediationMode::Report;
+    story.healthy(2);
+    story.settle();
+    story.pass(1);
+    story.failing(2, "down again");
+    story.pass(60);
+    assert_eq!(deletes(&story.plan()), None, "{:?}", story.plan());
+}
+
 #[test]
 fn a_record_of_a_clock_that_was_ahead_holds_nobody_up() {
     let mut story = failed(3, &[2]);

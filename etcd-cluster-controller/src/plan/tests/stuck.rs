@@ -159,6 +159,18 @@ fn one_whose_member_somebody_has_removed_is_replaced() {
     is_replaced(&story, 2);
 }
 
+/// A clock that is set back by a moment does not take away the time that a Machine has after a pause.
+#[test]
+fn a_time_that_is_to_come_soon_counts() {
+    let mut story = booting();
+    story.settle();
+    story.pass(2000);
+    let paused = |condition: &&mut Condition| condition.type_ == PAUSED;
+    let now = story.observation.now + k8s_openapi::jiff::SignedDuration::from_secs(5);
+    story.etcd().status.as_mut().unwrap().conditions.iter_mut().find(paused).unwrap().last_transition_time.0 = now;
+    assert_eq!(deletes(&story.plan()), None, "{:?}", story.plan());
+}
+
 #[test]
 fn times_of_a_clock_that_was_ahead_hold_nobody_up() {
     let year = k8s_openapi::jiff::SignedDuration::from_hours(365 * 24);
