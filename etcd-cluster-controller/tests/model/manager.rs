@@ -61,29 +61,28 @@ pub fn bad_endings(state: &State, book: &mut Book) -> &'static [Ending] {
 }
 
 /// A manager that has looked, also for the second time, and is stopped before it does anything.
-pub fn pause(state: &State, book: &mut Book) -> Option<Paused> {
+pub fn pause(state: &State, book: &mut Book) -> Option<State> {
     let choice = choose(state, book);
     let does = match &book.page(choice.page).decision.next {
         Plan::Do(Step::BeginRemediation(_) | Step::Begin(_) | Step::Finish(_) | Step::NoteRelease { .. }) => false,
         Plan::Do(_) => !choice.off,
         Plan::Steady | Plan::Wait(_) | Plan::Block(_) => false,
     };
-    does.then_some(Paused {
-        view: choice.page,
-        secret_written: false,
-        changed_since: false,
-        joined_since: Set::default(),
-    })
+    let paused =
+        Paused { view: choice.page, secret_written: false, changed_since: false, joined_since: Set::default() };
+    does.then(|| State { paused: Some(paused), ..looked(state, &choice) })
+}
+
+/// The second look asks every member, and the prober knows what they have answered from then on.
+fn looked(state: &State, choice: &Choice) -> State {
+    let is_known = choice.live && matches!(state.lag, Lag::Probes(_) | Lag::List(_));
+    State { lag: if is_known { Lag::None } else { state.lag }, ..*state }
 }
 
 /// One reconcile.
 pub fn reconcile(state: &State, book: &mut Book, ending: Ending) -> Result<State, Broken> {
     let choice = choose(state, book);
-    let mut state = *state;
-    // The second look asks every member, and the prober knows what they have answered from then on.
-    if choice.live && matches!(state.lag, Lag::Probes(_) | Lag::List(_)) {
-        state.lag = Lag::None;
-    }
+    let state = looked(state, &choice);
     let (removal, paused) = (Removal::Done, None);
     Reconcile { book, choice, ending, paused, removal, before: state, after: state }.run()
 }

@@ -190,9 +190,9 @@ impl Moves<'_> {
             self.found.push((done, reconcile(&spent, book, *ending).map_err(|broken| (done, broken))?));
         }
         if self.state.paused.is_none()
-            && let Some(paused) = pause(self.state, book)
+            && let Some(paused) = pause(&spent, book)
         {
-            self.found.push((Move::Pause, State { paused: Some(paused), ..spent }));
+            self.found.push((Move::Pause, paused));
         }
         Ok(())
     }

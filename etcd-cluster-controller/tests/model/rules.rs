@@ -118,7 +118,9 @@ pub fn release(now: &State, seat: usize, is_late: bool, changed_since: bool) -> 
     let had = now.world.has_quorum();
     let coming = coming(now, Some(seat));
     let kept = (0..=coming).all(|come| survives_coming(now, &now.world, Some(seat), come) >= 0);
-    rule(!had || kept || changed_since, "whoever is let go does not take the quorum with it")
+    // One that has never had its data takes nothing with it, whatever those do that were let go before.
+    let has_data = now.machines.is[seat].boots();
+    rule(!had || kept || changed_since || !has_data, "whoever is let go does not take the quorum with it")
 }
 
 /// How many machines that are let go, and one more, may become voters in their last moments.
@@ -289,7 +291,9 @@ pub fn admission(now: &State, view: &View, seat: usize, admitted: Set) -> Result
             && now.world.members[*seat] != Member::Voter
     };
     let coming = admitted.iter().filter(coming).count();
-    let most = if now.replaced().is_some() { 1 } else { MAX_LEARNERS };
+    // One that has recovered is not replaced any more: whoever was made for it is a Machine like any other.
+    let is_replacement = now.replaced().is_some_and(|of| !is_well(view, of));
+    let most = if is_replacement { 1 } else { MAX_LEARNERS };
     rule(
         coming <= most,
         "rule 2: no more Machines are on their way than learners may catch up, and a replacement comes alone",
