@@ -298,6 +298,21 @@ impl Story {
         self.observation.membership = Membership::Unknown(ListFault::NoQuorum(None));
     }
 
+    /// A member is missing from the member list: somebody has removed it.
+    pub(crate) fn unlist(&mut self, index: usize) {
+        if let Membership::Known { members, .. } = &mut self.observation.membership {
+            members.remove(&id(index));
+        }
+    }
+
+    /// A Machine was made to replace the member that the status names.
+    pub(crate) fn made_for_the_last_remediation(&mut self, index: usize) {
+        let last = self.observation.etcd.status.as_ref().and_then(|status| status.last_remediation.as_ref());
+        let made_for = serde_json::to_string(&last).unwrap();
+        let machine = self.observation.machines.get_mut(&name(index)).unwrap();
+        machine.annotations.insert(names::REMEDIATION_FOR_ANNOTATION.to_owned(), made_for);
+    }
+
     /// Brings the init Secret up to the voters of now.
     pub(crate) fn publish(&mut self) {
         // One that no Machine carries stays where it was.

@@ -74,9 +74,10 @@ fn another_store(observation: &Observation) -> Option<Plan> {
         return Some(wait(reasons::WAITING_FOR_ETCD, why_not_usable(etcd)));
     }
     let cluster = &observation.cluster.view.name;
-    let runs_with = match used.join(",") {
-        none if none.is_empty() => "with endpoints that the placeholder has replaced".to_owned(),
-        used => format!("with the endpoints {used}"),
+    let runs_with = if used.is_empty() {
+        "with endpoints that the placeholder has replaced".to_owned()
+    } else {
+        format!("with the endpoints {}", used.join(","))
     };
     let message = format!(
         "{} runs on another etcd, {runs_with}: handing it {} would have its API servers go on with what that one \

@@ -72,13 +72,10 @@ pub(crate) fn expiries(
     let ca = cluster.and_then(|cluster| ours(&names::ca_secret(cluster)));
     let staged = cluster.and_then(|cluster| ours(&names::staged_apiserver_client_secret(cluster)));
     let judged = ca.map(|ca| judged_cas.judge(&ca, staged.as_deref()));
-    let client = judged.as_ref().and_then(|judged| match judged.client {
-        ClientCertificate::Good(validity) => validity.map(|validity| validity.until),
-        ClientCertificate::None | ClientCertificate::OfAnotherCa => None,
-    });
-    let ca = judged.and_then(|judged| judged.ca_expires);
+    let client = judged.as_ref().and_then(|judged| judged.client.validity());
+    let ca = judged.as_ref().and_then(|judged| judged.ca_expires);
     let metrics = cluster.and_then(|cluster| metrics_client(secrets, judged_cas, etcd, cluster));
-    let metrics = metrics.map(|validity| validity.until);
+    let [client, metrics] = [client, metrics].map(|validity| Some(validity?.until));
     let all = [("ca", ca), ("apiserver-client", client), ("metrics-client", metrics)];
     all.into_iter().filter_map(|(name, expires)| Some((name, expires?)))
 }
@@ -98,10 +95,7 @@ pub(super) fn metrics_client(
     let judged = judged_cas.judge(&ca, Some(client.as_ref()));
     let trusts = secret_text(&client, build::CA);
     let is_of_ca = judged.ca.as_ref().is_ok_and(|ca| trusts.as_ref() == Some(&ca.cert));
-    match judged.client {
-        ClientCertificate::Good(validity) if is_of_ca => validity,
-        ClientCertificate::Good(_) | ClientCertificate::None | ClientCertificate::OfAnotherCa => None,
-    }
+    judged.client.validity().filter(|_| is_of_ca)
 }
 
 /// Whether nobody needs another one yet. One that was made by a clock that has been set back since is good for nobody before

@@ -44,6 +44,16 @@ pub(crate) enum ClientCertificate {
     Good(Option<Validity>),
 }
 
+impl ClientCertificate {
+    /// When it is good, if the CA has signed it and it says so.
+    pub(crate) fn validity(self) -> Option<Validity> {
+        match self {
+            Self::Good(validity) => validity,
+            Self::None | Self::OfAnotherCa => None,
+        }
+    }
+}
+
 impl JudgedCas {
     /// Looks at a CA, and at the certificate that it should have signed, unless these very versions are known.
     pub(crate) fn judge(&self, ca: &DynamicObject, client: Option<&DynamicObject>) -> Arc<Judged> {

@@ -55,9 +55,7 @@ fn admits(plan: &Plan) -> Option<&str> {
 /// Its member has left etcd, and its Machine is gone.
 fn has_left(story: &mut Story, index: usize) {
     story.gone(index);
-    if let Membership::Known { members, .. } = &mut story.observation.membership {
-        members.remove(&id(index));
-    }
+    story.unlist(index);
     story.publish();
     story.settle();
     story.settle();
@@ -71,9 +69,7 @@ fn leaves(story: &mut Story, index: usize) {
     }
     let plan = story.plan();
     assert!(matches!(&plan, Plan::Do(Step::RemoveMember(may)) if may.member_id() == id(index)), "{plan:?}");
-    if let Membership::Known { members, .. } = &mut story.observation.membership {
-        members.remove(&id(index));
-    }
+    story.unlist(index);
     story.publish();
     story.settle();
     story.settle();
@@ -435,9 +431,7 @@ fn a_member_whose_machine_is_gone_is_not_taken_for_one_on_its_way() {
 fn what_a_machine_that_goes_waits_for_is_told_with_the_time() {
     let mut story = Story::with_voters(3, 3);
     story.gone(2);
-    if let Membership::Known { members, .. } = &mut story.observation.membership {
-        members.remove(&id(2));
-    }
+    story.unlist(2);
     story.publish();
     story.settle();
     story.machine(2);

@@ -328,9 +328,7 @@ fn no_bring_up_sends_a_warning() {
 fn a_member_removed_by_hand_is_reported() {
     let mut story = Story::with_voters(3, 3);
     let before = story.settle();
-    if let Membership::Known { members, .. } = &mut story.observation.membership {
-        members.remove(&id(1));
-    }
+    story.unlist(1);
     story.publish();
     story.settle();
     let after = story.settle();

@@ -6,7 +6,7 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use std::collections::BTreeSet;
 
 /// The status is written before the member goes; that it is so may become known a moment after it.
-pub(super) const KNOWN: SignedDuration = SignedDuration::from_secs(1);
+const KNOWN: SignedDuration = SignedDuration::from_secs(1);
 
 #[derive(Default)]
 pub(super) struct Fence {
@@ -35,15 +35,18 @@ impl Rule for Fence {
         }
         let named = &self.named;
         self.gone.retain(|(_, etcd, id, _)| !named.contains(&(etcd.clone(), id.clone())));
-        let is_over = matches!(moment.line.event, Event::Ended);
-        let known = |(at, ..): &mut (Timestamp, _, _, _)| is_over || moment.now().duration_since(*at) >= KNOWN;
-        let due: Vec<_> = self.gone.extract_if(.., known).collect();
+        let due: Vec<_> = self.gone.extract_if(.., |(at, ..)| is_known(moment, *at)).collect();
         let finding = |(at, etcd, id, machine): (Timestamp, String, String, String)| {
             let what = format!("voter {id} was removed, and no status.operation had named it");
             Finding::about(&etcd, &machine, what).since(at)
         };
         due.into_iter().map(finding).collect()
     }
+}
+
+/// Whether every status is known that was written before this time.
+pub(super) fn is_known(moment: &Moment<'_>, at: Timestamp) -> bool {
+    matches!(moment.line.event, Event::Ended) || moment.now().duration_since(at) >= KNOWN
 }
 
 /// A status that announces a removal, and the member that it names.

@@ -3,9 +3,9 @@
 //! and the promotion of a member that has caught up costs no tolerance. A removal may follow within a tenth of a second too,
 //! but only once we have seen who votes: the status that announces it says so.
 
-use super::fence::{KNOWN, announced};
+use super::fence::{announced, is_known};
 use super::{Finding, Moment, Rule, names};
-use crate::observer::record::{Event, Listed};
+use crate::observer::record::Listed;
 use k8s_openapi::jiff::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -35,9 +35,8 @@ impl Rule for OneAtATime {
         let mut found: Vec<_> = self.list(moment).into_iter().collect();
         let seen = |removal: &Removal, id: &String| self.seen.get(removal).is_some_and(|voters| voters.contains(id));
         self.suspected.retain(|(_, removal, promoted, _)| !promoted.iter().all(|id| seen(removal, id)));
-        let is_over = matches!(moment.line.event, Event::Ended);
-        let due = |(at, ..): &mut (Timestamp, _, _, _)| is_over || moment.now().duration_since(*at) >= KNOWN;
-        found.extend(self.suspected.extract_if(.., due).map(|(at, .., finding)| finding.since(at)));
+        let due = self.suspected.extract_if(.., |(at, ..)| is_known(moment, *at));
+        found.extend(due.map(|(at, .., finding)| finding.since(at)));
         found
     }
 }

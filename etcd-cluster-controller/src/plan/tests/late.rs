@@ -99,9 +99,7 @@ fn a_machine_whose_member_somebody_removed_while_it_joined_is_kept_until_it_cann
     story.machine(3);
     story.member(3, true);
     story.settle();
-    if let Membership::Known { members, .. } = &mut story.observation.membership {
-        members.remove(&id(3));
-    }
+    story.unlist(3);
     story.settle();
     story.delete(3);
     assert!(!matches!(story.plan(), Plan::Do(Step::ReleaseHook { .. })), "{:?}", story.plan());
@@ -135,9 +133,7 @@ fn a_machine_whose_member_left_before_it_started_may_come_again() {
             story.healthy(0);
             assert!(begins(&step(&mut story), OperationKind::RemoveMember, id(1)), "{:?}", story.plan());
         }
-        if let Membership::Known { members, .. } = &mut story.observation.membership {
-            members.remove(&id(1));
-        }
+        story.unlist(1);
         step(&mut story);
         let record = story.observation.etcd.status.as_ref().unwrap().removed_members[0].clone();
         assert!(record.never_started != has_started && record.state != RemovalState::Removing, "{record:?}");
@@ -181,9 +177,7 @@ fn a_learner_that_was_added_just_now_leaves_when_it_has_started() {
     rename(&mut story, &name(3));
     assert!(begins(&step(&mut story), OperationKind::RemoveMember, id(3)));
     assert!(matches!(step(&mut story), Plan::Do(Step::RemoveMember(_))));
-    if let Membership::Known { members, .. } = &mut story.observation.membership {
-        members.remove(&id(3));
-    }
+    story.unlist(3);
     assert!(matches!(step(&mut story), Plan::Do(Step::Finish(_))));
     assert!(matches!(story.plan(), Plan::Do(Step::ReleaseHook { .. })), "{:?}", story.plan());
 }
@@ -222,9 +216,7 @@ fn a_learner_never_comes_again_only_where_its_removal_was_confirmed_to_us() {
         if ending != Ending::Unheard {
             story.etcd().status = Some(status(&story.observation, &decision, failed));
         }
-        if let Membership::Known { members, .. } = &mut story.observation.membership {
-            members.remove(&id(1));
-        }
+        story.unlist(1);
         story.failing(1, "removed");
         assert_eq!(step(&mut story), Plan::Do(Step::Finish(Some(RemovalState::Removed))));
         let goes = |story: &Story| matches!(story.plan(), Plan::Do(Step::ReleaseHook { .. }));

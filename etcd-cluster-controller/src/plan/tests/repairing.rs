@@ -2,8 +2,8 @@
 
 use super::{admits, creates, reason};
 use crate::fixture::{Story, id, name};
+use crate::observation::Outcome;
 use crate::observation::probe::MemberFault;
-use crate::observation::{Membership, Outcome};
 use crate::plan::{Plan, Step, WhyDeleted, due, made_for};
 use api::conditions::reasons;
 use api::etcd_cluster::{OperationKind, RemediationMode};
@@ -45,14 +45,10 @@ fn failed(replicas: i32, indices: &[usize]) -> Story {
 
 /// The replacement is gone, its member votes, and it was made for what the status has as the last remediation.
 fn is_voter_in_place_of(story: &mut Story, old: usize, new: usize) {
-    let made_for = story.observation.etcd.status.as_ref().unwrap().last_remediation.clone();
-    let machine = story.machine(new);
-    let made_for = serde_json::to_string(&made_for).unwrap();
-    machine.annotations.insert(names::REMEDIATION_FOR_ANNOTATION.to_owned(), made_for);
+    story.machine(new);
+    story.made_for_the_last_remediation(new);
     story.gone(old);
-    if let Membership::Known { members, .. } = &mut story.observation.membership {
-        members.remove(&id(old));
-    }
+    story.unlist(old);
     story.voter(new);
     story.publish();
     story.settle();
@@ -183,9 +179,7 @@ fn a_failed_voter_that_is_only_reported_is_not_one_too_many_beside_its_replaceme
     let mut story = failed(3, &[2]);
     step(&mut story);
     story.held_back(3);
-    let made_for = serde_json::to_string(&story.observation.etcd.status.as_ref().unwrap().last_remediation).unwrap();
-    let machine = story.observation.machines.get_mut(&name(3)).unwrap();
-    machine.annotations.insert(names::REMEDIATION_FOR_ANNOTATION.to_owned(), made_for);
+    story.made_for_the_last_remediation(3);
     story.etcd().spec.remediation.mode = RemediationMode::Report;
     story.healthy(2);
     story.settle();
@@ -270,9 +264,7 @@ fn of_two_that_have_failed_the_second_goes_at_once_so_that_somebody_can_join() {
     story.delete(3);
     assert!(removal_begins(&step(&mut story)), "and not the next replacement");
     step(&mut story);
-    if let Membership::Known { members, .. } = &mut story.observation.membership {
-        members.remove(&id(3));
-    }
+    story.unlist(3);
     story.publish();
     assert!(matches!(step(&mut story), Plan::Do(Step::Finish(_))));
     assert_eq!(begins(&step(&mut story)), Some((name(4), 0)), "it has not failed in place of the other");
@@ -292,9 +284,7 @@ fn a_machine_whose_infrastructure_hangs_does_not_hold_the_next_one_up() {
     story.delete(4);
     step(&mut story);
     step(&mut story);
-    if let Membership::Known { members, .. } = &mut story.observation.membership {
-        members.remove(&id(4));
-    }
+    story.unlist(4);
     step(&mut story);
     story.delete_at_once(4);
     story.voter(5);

@@ -179,9 +179,7 @@ fn nobody_beside_a_member_that_somebody_removed() {
     story.publish();
     story.settle();
     (2..5).for_each(|index| story.held_back(index));
-    if let Membership::Known { members, .. } = &mut story.observation.membership {
-        members.remove(&id(1));
-    }
+    story.unlist(1);
     story.publish();
     story.settle();
     assert_eq!(admit_all(&mut story), [0; 0]);

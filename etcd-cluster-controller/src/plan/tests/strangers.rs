@@ -7,7 +7,7 @@ use super::leaving::{begins, message, step};
 use super::{admits, creates, reason};
 use crate::fixture::{CLUSTER_ID, Story, address, id, name};
 use crate::observation::probe::{Alarm, MemberFault};
-use crate::observation::{Membership, Outcome, Report};
+use crate::observation::{Outcome, Report};
 use crate::plan::{Plan, Step, due};
 use crate::status::transitions::transitions;
 use api::conditions::{self as c, reasons};
@@ -71,9 +71,7 @@ fn leaves(story: &mut Story, index: usize) {
 }
 
 fn has_left(story: &mut Story, index: usize) {
-    if let Membership::Known { members, .. } = &mut story.observation.membership {
-        members.remove(&id(index));
-    }
+    story.unlist(index);
     assert_eq!(step(story), Plan::Do(Step::Finish(Some(RemovalState::Removed))));
     story.publish();
 }

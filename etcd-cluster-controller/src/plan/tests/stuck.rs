@@ -9,7 +9,8 @@ use crate::plan::{Plan, Step, WhyDeleted, due};
 use api::conditions::{PAUSED, reasons};
 use api::etcd_cluster::RemediationMode;
 use api::names;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::SignedDuration;
 use std::ops::Range;
 
 /// Two of three vote, and the third Machine boots.
@@ -92,10 +93,19 @@ fn a_learner_that_fails_is_replaced_and_one_that_answers_has_longer() {
     assert_eq!(deletes(&story.plan()), None, "it votes");
 }
 
-fn takes_out(story: &mut Story, index: usize) {
-    if let Membership::Known { members, .. } = &mut story.observation.membership {
-        members.remove(&id(index));
-    }
+/// Somebody has removed a member.
+fn is_removed(story: &mut Story, index: usize) {
+    story.unlist(index);
+    story.failing(index, "removed");
+    story.publish();
+    story.settle();
+}
+
+/// By its condition, the pause of the EtcdCluster has ended so long after the present.
+fn unpaused_in(story: &mut Story, time: SignedDuration) {
+    let at = Time(story.observation.now + time);
+    let conditions = &mut story.etcd().status.as_mut().unwrap().conditions;
+    conditions.iter_mut().find(|condition| condition.type_ == PAUSED).unwrap().last_transition_time = at;
 }
 
 /// The first one is deleted and kept, as it may join all the same. The one that is made in its place is held back by the
@@ -103,7 +113,7 @@ fn takes_out(story: &mut Story, index: usize) {
 fn are_both_replaced(story: &mut Story) {
     is_replaced(story, 1);
     story.delete(1);
-    takes_out(story, 1);
+    story.unlist(1);
     story.publish();
     story.settle();
     assert!(creates(&story.plan()).is_some(), "{:?}", story.plan());
@@ -112,7 +122,7 @@ fn are_both_replaced(story: &mut Story) {
     story.pass(600);
     is_replaced(story, 2);
     story.delete(2);
-    takes_out(story, 2);
+    story.unlist(2);
     story.settle();
     let plan = story.plan();
     assert!(creates(&plan).is_some() || admits(&plan) == Some(name(3).as_str()), "{plan:?}");
@@ -136,10 +146,7 @@ fn of_two_that_never_start_the_second_does_not_wait_for_the_one_that_it_holds_ba
     let mut story = Story::with_voters(3, 3);
     for index in [1, 2] {
         story.pass(300);
-        takes_out(&mut story, index);
-        story.failing(index, "removed");
-        story.publish();
-        story.settle();
+        is_removed(&mut story, index);
     }
     story.pass(300);
     are_both_replaced(&mut story);
@@ -148,12 +155,7 @@ fn of_two_that_never_start_the_second_does_not_wait_for_the_one_that_it_holds_ba
 #[test]
 fn one_whose_member_somebody_has_removed_is_replaced() {
     let mut story = Story::with_voters(3, 3);
-    if let Membership::Known { members, .. } = &mut story.observation.membership {
-        members.remove(&id(2));
-    }
-    story.failing(2, "removed");
-    story.publish();
-    story.settle();
+    is_removed(&mut story, 2);
     is_reported(&story, reasons::MEMBER_MISSING);
     story.pass(600);
     is_replaced(&story, 2);
@@ -165,28 +167,20 @@ fn a_time_that_is_to_come_soon_counts() {
     let mut story = booting();
     story.settle();
     story.pass(2000);
-    let paused = |condition: &&mut Condition| condition.type_ == PAUSED;
-    let now = story.observation.now + k8s_openapi::jiff::SignedDuration::from_secs(5);
-    story.etcd().status.as_mut().unwrap().conditions.iter_mut().find(paused).unwrap().last_transition_time.0 = now;
+    unpaused_in(&mut story, SignedDuration::from_secs(5));
     assert_eq!(deletes(&story.plan()), None, "{:?}", story.plan());
 }
 
 #[test]
 fn times_of_a_clock_that_was_ahead_hold_nobody_up() {
-    let year = k8s_openapi::jiff::SignedDuration::from_hours(365 * 24);
+    let year = SignedDuration::from_hours(365 * 24);
     let mut story = booting();
     story.settle();
-    let paused = |condition: &&mut Condition| condition.type_ == PAUSED;
-    story.etcd().status.as_mut().unwrap().conditions.iter_mut().find(paused).unwrap().last_transition_time.0 += year;
+    unpaused_in(&mut story, year);
     story.pass(1200);
     is_replaced(&story, 2);
     let mut story = Story::with_voters(3, 3);
-    if let Membership::Known { members, .. } = &mut story.observation.membership {
-        members.remove(&id(2));
-    }
-    story.failing(2, "removed");
-    story.publish();
-    story.settle();
+    is_removed(&mut story, 2);
     story.etcd().status.as_mut().unwrap().removed_members[0].since.0 += year;
     story.pass(600);
     is_replaced(&story, 2);

@@ -41,9 +41,7 @@ fn new_members_are_told_of_every_member_that_they_can_ask() {
         other => panic!("{other:?}"),
     };
     // A person has removed the one whose machine was destroyed.
-    if let Membership::Known { members, .. } = &mut story.observation.membership {
-        members.remove(&id(0));
-    }
+    story.unlist(0);
     let both = "https://10.0.0.2:2379,https://10.0.0.3:2379".to_owned();
     assert_eq!(told(&story), (address(1), both.clone()));
     story.observation.init_urls = None;
