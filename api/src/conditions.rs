@@ -72,6 +72,8 @@ pub mod reasons {
     pub const DELETING: &str = "Deleting";
     /// The object is not being deleted.
     pub const NOT_DELETING: &str = "NotDeleting";
+    /// The infrastructure template does not exist, or no such kind is served, and the object was created a moment ago.
+    pub const WAITING_FOR_TEMPLATE: &str = "WaitingForInfrastructureTemplate";
     /// The infrastructure template does not exist, or no such kind is served.
     pub const TEMPLATE_NOT_FOUND: &str = "InfrastructureTemplateNotFound";
     /// The template is there but cannot be used; the message says why.

@@ -1,5 +1,6 @@
 //! From one apply to an unpaused control plane.
 
+use crate::records::warnings;
 use anyhow::{Context, Result, ensure};
 use api::conditions::MACHINE_UP_TO_DATE;
 use api::names;
@@ -99,14 +100,22 @@ pub(crate) async fn documents_in_any_order(bed: &mut Bed) -> Result<()> {
         etcd_first(&client),
         cluster_first(&client),
         template_last(&client),
+        template_a_moment_later(&client),
         backwards(&client),
         the_proposals_document(&client)
     );
-    let looks = <[ClusterHandle; 5]>::from(looks?);
+    let looks = <[ClusterHandle; 6]>::from(looks?);
     try_join_all(looks.iter().map(|handle| handle.until_ready(PATIENCE))).await?;
     try_join_all(looks.iter().map(released)).await?;
     let clusters: Vec<(&ClusterHandle, usize)> = looks.iter().map(|handle| (handle, 1)).collect();
-    bed.exactly(&clusters).await
+    bed.exactly(&clusters).await?;
+    let told = warnings(&client, "orders").await?;
+    let is_missed = |name: &str| {
+        told.iter()
+            .any(|text| text.contains("InfrastructureTemplateNotFound") && text.contains(&format!("{name}-etcd:")))
+    };
+    ensure!(is_missed("template-last") && !is_missed("a-moment-later"), "it was told: {told:#?}");
+    Ok(())
 }
 
 async fn etcd_first(client: &Client) -> Result<ClusterHandle> {
@@ -137,6 +146,17 @@ async fn template_last(client: &Client) -> Result<ClusterHandle> {
     let message = handle.until_condition("Ready", "False", "InfrastructureTemplateNotFound", PATIENCE).await?;
     ensure!(message.contains("LocalMachineTemplate template-last-etcd"), "what is missing is named: {message}");
     apply_kinds(client, &manifests, &["LocalMachineTemplate"]).await?;
+    Ok(handle)
+}
+
+/// As in the examples, one document after the other, by somebody whose requests take their time.
+async fn template_a_moment_later(client: &Client) -> Result<ClusterHandle> {
+    let manifests = Manifests::new("orders", "a-moment-later")?.replicas(1);
+    let handle = ClusterHandle::new(client, &manifests);
+    apply_kinds(client, &manifests, &["Cluster", "LocalCluster", "EtcdCluster"]).await?;
+    let message = handle.until_condition("Ready", "False", "WaitingForInfrastructureTemplate", PATIENCE).await?;
+    ensure!(message.contains("LocalMachineTemplate a-moment-later-etcd"), "what is missing is named: {message}");
+    apply_kinds(client, &manifests, &["LocalMachineTemplate", "KubeadmControlPlane"]).await?;
     Ok(handle)
 }
 

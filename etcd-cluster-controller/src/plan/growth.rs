@@ -15,7 +15,7 @@ use api::etcd_cluster::RemovalState;
 use controller_support::external::{ClusterView, MachineView};
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
-use waits::{not_booting, waiting_for, waiting_for_infrastructure, waiting_for_room};
+use waits::{not_booting, waiting_for, waiting_for_infrastructure, waiting_for_room, without_template};
 
 /// How far a Machine is on its way to being a healthy voter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -185,7 +185,7 @@ fn obstacle(view: &View<'_>, machines: &Machines<'_, '_>) -> Option<Plan> {
 /// replacement matters more.
 fn create(view: &View<'_>, cluster: &ClusterView, coming: Option<Plan>) -> Plan {
     match &view.observation.template {
-        Template::NotFound(message) => block(reasons::TEMPLATE_NOT_FOUND, message),
+        Template::NotFound(message) => without_template(view.observation, message),
         Template::Unknown(message) => {
             let later = view.observation.interval();
             coming.unwrap_or_else(|| wait(reasons::TEMPLATE_NOT_FOUND, message)).again(later)

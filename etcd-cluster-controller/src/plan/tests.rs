@@ -30,6 +30,8 @@ use crate::observation::{Certificates, ClusterLink, Membership, Outcome, Templat
 use api::names;
 use controller_support::external::Reference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::SignedDuration;
+use std::time::Duration;
 
 fn reason(plan: &Plan) -> &'static str {
     match plan {
@@ -372,6 +374,25 @@ fn a_missing_template_is_reported() {
     assert!(due(&story.observation, &story.plan()).is_some(), "no watch would tell that the API server answers again");
     story.etcd().spec.infrastructure_template.namespace = Some("elsewhere".to_owned());
     assert_eq!(reason(&story.plan()), reasons::TEMPLATE_INVALID);
+}
+
+#[test]
+fn a_template_may_be_applied_a_moment_after_its_etcd_cluster() {
+    let mut story = Story::new(1);
+    story.observation.template = Template::NotFound("LocalMachineTemplate etcd does not exist".to_owned());
+    let now = story.observation.now;
+    let mut of_age = |milliseconds| {
+        let age = SignedDuration::from_millis(milliseconds);
+        story.etcd().metadata.creation_timestamp = Some(Time(now - age));
+        let plan = story.plan();
+        (reason(&plan), due(&story.observation, &plan))
+    };
+    let waits = |milliseconds| (reasons::WAITING_FOR_TEMPLATE, Some(Duration::from_millis(milliseconds)));
+    let warns = (reasons::TEMPLATE_NOT_FOUND, Some(Duration::from_secs(10)));
+    assert_eq!(of_age(0), waits(10_000));
+    assert_eq!(of_age(9_999), waits(1));
+    assert_eq!(of_age(10_000), warns);
+    assert_eq!(of_age(-1), warns, "by a clock that is behind it would never be old enough");
 }
 
 #[test]

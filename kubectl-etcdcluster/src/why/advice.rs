@@ -57,7 +57,7 @@ pub fn advice(reason: &str) -> Advice {
             "deletion: an etcd that has begun is deleted only with a person's word",
             "If its data may go: kubectl annotate etcdclusters.etcdcluster.cluster.x-k8s.io -n NAMESPACE NAME etcdcluster.cluster.x-k8s.io/confirm-deletion=NAME",
         ),
-        r::TEMPLATE_INVALID | r::TEMPLATE_NOT_FOUND => (
+        r::TEMPLATE_INVALID | r::TEMPLATE_NOT_FOUND | r::WAITING_FOR_TEMPLATE => (
             "growth: Machines are made from the template that spec.infrastructureTemplate names",
             "Apply the template or install its provider, or name another one in spec.infrastructureTemplate.",
         ),

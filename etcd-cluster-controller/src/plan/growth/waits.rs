@@ -2,11 +2,11 @@
 
 use super::{Machines, Progress, is_late, missing_since};
 use crate::observation::{Observation, Probe};
-use crate::plan::{Plan, View, repair, stuck, wait};
+use crate::plan::{Plan, View, block, repair, stuck, wait};
 use crate::roster::{Seat, Verdict};
 use api::conditions::reasons;
 use controller_support::external::{ClusterView, MachineView};
-use k8s_openapi::jiff::Timestamp;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 pub(super) fn waiting_for(
     view: &View<'_>,
@@ -84,6 +84,20 @@ pub(super) fn waiting_for(
             let message = format!("member {}. Nothing is added before it is healthy{hint}", seat.describe());
             wait(reasons::WAITING_FOR_HEALTHY_MEMBERS, message)
         }
+    }
+}
+
+/// How long after an EtcdCluster its template may come without anyone being warned. Both stand in one file, often in this
+/// order, and `kubectl apply` has a request for each.
+const APPLIED_TOGETHER: SignedDuration = SignedDuration::from_secs(10);
+
+/// There is no template: somebody has to do something about it, unless the EtcdCluster has just been created.
+pub(super) fn without_template(observation: &Observation, message: &str) -> Plan {
+    let created = observation.etcd.metadata.creation_timestamp.as_ref();
+    let age = created.map(|created| observation.now.duration_since(created.0));
+    match age.filter(|age| !age.is_negative() && *age < APPLIED_TOGETHER) {
+        Some(age) => wait(reasons::WAITING_FOR_TEMPLATE, message).again((APPLIED_TOGETHER - age).unsigned_abs()),
+        None => block(reasons::TEMPLATE_NOT_FOUND, message),
     }
 }
 
