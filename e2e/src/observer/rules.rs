@@ -31,6 +31,8 @@ pub use memory::NAME as FORGETFUL;
 const AROUND: (SignedDuration, SignedDuration) = (SignedDuration::from_secs(3), SignedDuration::from_secs(1));
 /// How many of them at most: those nearest to it.
 const MOST: usize = 12;
+/// How long a member has answered before its answers are taken for those to the last question.
+const ANSWERED: SignedDuration = SignedDuration::from_secs(1);
 
 /// A write that the API server has answered.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -200,12 +202,13 @@ impl Moment<'_> {
         self.answer().filter(|(_, before, after)| before.list != after.list)
     }
 
-    /// The same, where the member had the list before and was asked all the time: whatever is new happened since the
-    /// last round.
+    /// The same, where the member had the list before, was asked all the time and has answered for a while: whatever is new
+    /// happened since the last round. The first answer after a silence may be to what it was asked long before.
     fn new_list_of_this_round(&self) -> Option<(&Member, &EtcdView, &EtcdView)> {
         let had_it = |member: &Member, before: &EtcdView| {
-            let status = before.seats.get(&member.url).and_then(|seat| seat.status());
-            status.is_some_and(|status| status.list == before.list)
+            let Some(seat) = before.seats.get(&member.url) else { return false };
+            let answers_for = self.now().duration_since(seat.since);
+            seat.status().is_some_and(|status| status.list == before.list) && answers_for >= ANSWERED
         };
         self.new_list()
             .filter(|(member, before, _)| !before.list.is_empty() && member.gap.is_none() && had_it(member, before))

@@ -105,6 +105,14 @@ fn replaced(story: Story) -> Story {
     joins_as_a_voter(three().fault(&[0, 1, 2], None).silent(0).silent(1).silent(2).after(9)),
     &[]
 )]
+#[case::nobody_had_answered_for_long(
+    joins_as_a_voter(three().silent(0).silent(1).silent(2).after(2).answer(&[0, 1, 2])),
+    &[]
+)]
+#[case::they_had_answered_for_a_second(
+    joins_as_a_voter(three().silent(0).silent(1).silent(2).after(2).answer(&[0, 1, 2]).after(1)),
+    &["wrong addition"]
+)]
 #[case::too_many_learners(
     Story::of(5).list(&[(0, VOTER), (1, LEARNER), (2, LEARNER), (3, LEARNER), (4, LEARNER)]).answer(&[0]),
     &["wrong addition"]
