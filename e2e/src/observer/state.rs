@@ -120,6 +120,12 @@ impl EtcdView {
         seat.status().is_some_and(|status| status.cluster_id == self.id)
     }
 
+    /// Whether any member answers: otherwise the member list is of earlier.
+    #[must_use]
+    pub fn is_answered_for(&self) -> bool {
+        self.seats.values().any(|seat| self.is_live(seat))
+    }
+
     /// Name of a listed member's Machine.
     #[must_use]
     pub fn machine_of(&self, member: &Listed) -> String {

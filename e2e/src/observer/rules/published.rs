@@ -41,7 +41,8 @@ impl Rule for Published {
             }
         }
         let mut learners = BTreeMap::new();
-        for (name, view) in moment.clusters() {
+        // Without an answer the list is of earlier: the learner may have been promoted.
+        for (name, view) in moment.clusters().filter(|(_, view)| view.is_answered_for()) {
             for learner in view.list.iter().filter(|listed| listed.learner) {
                 for url in learner.urls.iter().filter(|url| view.object.endpoints.contains(url)) {
                     let key = (name.clone(), url.clone());

@@ -163,6 +163,7 @@ fn one() -> Story {
 
 #[rstest]
 #[case::two_beside_one(one().boots(1).boots(2).after(1).after(1), &[])]
+#[case::nobody_answers_meanwhile(one().silent(0).boots(1).boots(2).boots(3).after(1).after(1), &[])]
 #[case::three_beside_one(one().boots(1).boots(2).boots(3).after(1).after(1), &["too many on their way"])]
 #[case::two_beside_three(three().boots(3).boots(4).after(1).after(1), &[])]
 #[case::two_beside_two(
@@ -268,6 +269,10 @@ fn memories(#[case] story: Story, #[case] found: &[&str]) {
 #[case::a_learner(
     Story::of(3).list(&[(0, VOTER), (1, LEARNER)]).answer(&[0, 1]).published(&[0, 1]).after(2).after(2),
     &["wrong endpoints"]
+)]
+#[case::a_learner_while_nobody_answers(
+    Story::of(3).list(&[(0, VOTER), (1, LEARNER)]).answer(&[0, 1]).silent(0).silent(1).published(&[0, 1]).after(2).after(2),
+    &[]
 )]
 #[case::one_list_for_each_spec(three().plane(&[0]).grow().plane(&[0, 1, 2]), &[])]
 #[case::a_list_without_a_cause(
