@@ -29,6 +29,8 @@ pub const BRIDGE: &str = "cape0";
 pub const ADDRESS: &str = "10.77.0.1";
 /// Prefix length of the network on [`BRIDGE`].
 pub const PREFIX_LENGTH: u8 = 16;
+/// The same with IPv6, where the [kernel has that](has_ipv6): the gateway of machines that have IPv6.
+pub const ADDRESS_OF_IPV6: &str = "fd00:77::a4d:1";
 /// A memory file system of the world's own. Overlay mounts of `/` can have their upper directories here, which they
 /// cannot have anywhere below `/` itself.
 pub const STATE: &str = "/run/world";
@@ -44,6 +46,12 @@ const CGROUP: &str = "CAPE_WORLD_CGROUP";
 
 const INIT: &str = "init";
 const INSIDE: &str = "inside";
+
+/// Whether the kernel has IPv6, and gives it to new interfaces.
+#[must_use]
+pub fn has_ipv6() -> bool {
+    std::fs::read_to_string("/proc/sys/net/ipv6/conf/default/disable_ipv6").is_ok_and(|disabled| disabled.trim() == "0")
+}
 
 /// The world this process is in.
 #[derive(Debug, Clone)]

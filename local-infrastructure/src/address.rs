@@ -1,6 +1,44 @@
 //! Which address a new machine gets: pure.
 
-use std::{collections::BTreeSet, fmt, net::Ipv4Addr, str::FromStr};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::{
+    collections::BTreeSet,
+    fmt,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    str::FromStr,
+};
+
+/// Which addresses a machine has, in the words of Kubernetes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum IpFamily {
+    /// One of IPv4.
+    #[default]
+    IPv4,
+    /// One of IPv6, and none of IPv4.
+    IPv6,
+}
+
+/// The network of the machines that have IPv6, of which an IPv4 address makes up the end: what is reserved stands for both.
+const PREFIX_OF_IPV6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0x77, 0, 0, 0, 0, 0, 0);
+/// Length of that network's prefix in bits.
+pub const PREFIX_LENGTH_OF_IPV6: u8 = 64;
+
+impl IpFamily {
+    /// The address that an IPv4 address of the subnet stands for.
+    #[must_use]
+    pub fn address(self, reserved: Ipv4Addr) -> IpAddr {
+        match self {
+            Self::IPv4 => reserved.into(),
+            Self::IPv6 => Ipv6Addr::from_bits(PREFIX_OF_IPV6.to_bits() | u128::from(reserved.to_bits())).into(),
+        }
+    }
+
+    /// Whether it is what is taken where nothing is said.
+    pub(crate) fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
 
 /// An IPv4 network, such as `10.77.0.0/16`. Its first address is the bridge's, which is the machines' gateway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,6 +152,13 @@ mod tests {
     fn a_wrong_subnet_says_what_is_wrong(#[case] text: &str, #[case] why: &str) {
         let error = text.parse::<Subnet>().expect_err("invalid").to_string();
         assert!(error.contains(why), "{error}");
+    }
+
+    #[test]
+    fn an_address_of_ipv6_ends_with_the_reserved_one() {
+        let reserved = Ipv4Addr::new(10, 77, 0, 10);
+        assert_eq!(IpFamily::IPv4.address(reserved).to_string(), "10.77.0.10");
+        assert_eq!(IpFamily::IPv6.address(reserved).to_string(), "fd00:77::a4d:a");
     }
 
     #[test]

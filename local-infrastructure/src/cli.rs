@@ -280,7 +280,7 @@ fn list(machines: &Machines) -> Result<()> {
             Some(result) if result.succeeded => format!("succeeded in {} ms", result.milliseconds),
             Some(result) => format!("failed: {}", result.errors.join("; ")),
         };
-        println!("{:width$}  {:15}  {power:8}  {bootstrap}", name(machine), machine.address());
+        println!("{:width$}  {:15}  {power:8}  {bootstrap}", name(machine), machine.ip());
     }
     Ok(())
 }

@@ -3,6 +3,7 @@
 // kube's derive reads repeated `printcolumn(type_ = "string", …)` attributes; they are not duplicates.
 #![allow(clippy::duplicated_attributes)]
 
+use crate::address::IpFamily;
 use api::meta::{AddressType, TemplateMeta};
 use k8s_openapi::{
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
@@ -144,6 +145,9 @@ pub struct LocalMachineSpec {
     #[serde(default, rename = "providerID", skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 512))]
     pub provider_id: Option<String>,
+    /// Which addresses the machine has, IPv4 if nothing is said. It is read when the machine is made.
+    #[serde(default, skip_serializing_if = "IpFamily::is_default")]
+    pub ip_family: IpFamily,
 }
 
 /// What a machine is.
@@ -204,13 +208,18 @@ pub struct LocalMachineTemplateResource {
     /// Labels and annotations of the LocalMachines.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<TemplateMeta>,
-    /// Nothing can be chosen about a LocalMachine: `{}`.
+    /// What can be chosen about a LocalMachine; `{}` is enough.
     pub spec: LocalMachineTemplateResourceSpec,
 }
 
-/// Nothing can be chosen about a LocalMachine.
+/// What can be chosen about a LocalMachine.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct LocalMachineTemplateResourceSpec {}
+#[serde(rename_all = "camelCase")]
+pub struct LocalMachineTemplateResourceSpec {
+    /// Which addresses the machine has, IPv4 if nothing is said.
+    #[serde(default, skip_serializing_if = "IpFamily::is_default")]
+    pub ip_family: IpFamily,
+}
 
 /// Conditions and reasons that this provider writes.
 pub mod conditions {

@@ -50,7 +50,8 @@ pub(crate) async fn execute(
             let BootstrapData::Ready(user_data) = &observation.bootstrap_data else { return Ok(done(object.clone())) };
             let host_name = observation.owner.as_ref().map_or_else(|| name.clone(), |owner| owner.name.clone());
             let uid = object.uid().unwrap_or_default();
-            let new = NewMachine { namespace, name, uid, host_name, user_data: user_data.clone() };
+            let (ip_family, user_data) = (object.spec.ip_family, user_data.clone());
+            let new = NewMachine { namespace, name, uid, host_name, ip_family, user_data };
             blocking(move || hardware.create(new)).await
         }
         Step::Start => blocking(move || hardware.start(&namespace, &name)).await,

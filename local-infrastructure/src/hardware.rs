@@ -2,7 +2,7 @@
 //! place of namespaces.
 
 use crate::{
-    address::Subnet,
+    address::{IpFamily, Subnet},
     events::Events,
     machine::{Error, Machine, MachineSpec, Machines, Result, machine_owner, on},
     observation::{Local, UserData},
@@ -21,6 +21,8 @@ pub struct NewMachine {
     pub uid: String,
     /// The name that it is to have.
     pub host_name: String,
+    /// Which addresses it is to have.
+    pub ip_family: IpFamily,
     /// What it boots.
     pub user_data: UserData,
 }
@@ -78,7 +80,7 @@ impl Hardware for Namespaces {
     }
 
     fn create(&self, new: NewMachine) -> Result<()> {
-        let NewMachine { namespace, name, uid, host_name, user_data } = new;
+        let NewMachine { namespace, name, uid, host_name, ip_family, user_data } = new;
         let address = self.reserve(&machine_owner(&namespace, &name))?;
         let spec = MachineSpec {
             namespace,
@@ -86,6 +88,7 @@ impl Hardware for Namespaces {
             uid,
             host_name,
             address,
+            ip_family,
             prefix_length: self.subnet.prefix_length(),
             gateway: self.subnet.gateway(),
             bridge: self.bridge.clone(),
@@ -116,7 +119,7 @@ fn facts(machine: &Machine) -> Result<Local> {
     let bootstrap = machine.bootstrap()?;
     let failed = bootstrap.as_ref().is_some_and(|result| !result.succeeded);
     Ok(Local {
-        address: machine.address(),
+        address: machine.ip(),
         host_name: machine.spec().host_name.clone(),
         was_started: machine.was_started(),
         powered_on: machine.is_powered_on(),

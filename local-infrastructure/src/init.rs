@@ -82,7 +82,7 @@ pub fn run(arguments: &Init) -> Result<()> {
     if line != "connected\n" {
         bail!("the network was not connected");
     }
-    apply_partition(&layout)?;
+    apply_partition(&layout, &spec)?;
     mounts::enter(&layout)?;
     sethostname(spec.host_name.as_bytes()).context("the host name")?;
     configure_inside(&spec)?;

@@ -23,7 +23,7 @@ use crate::reservations::Reservations;
 use std::{
     fs::{self, File},
     io,
-    net::Ipv4Addr,
+    net::{IpAddr, Ipv4Addr},
     path::{Path, PathBuf},
     process::Output,
     time::Duration,
@@ -196,10 +196,16 @@ impl Machine {
         &self.spec
     }
 
-    /// Its address on the bridge.
+    /// The address that is reserved for it: its own, where it has IPv4.
     #[must_use]
     pub fn address(&self) -> Ipv4Addr {
         self.spec.address
+    }
+
+    /// Its address on the bridge.
+    #[must_use]
+    pub fn ip(&self) -> IpAddr {
+        self.spec.ip()
     }
 
     /// Where all its files are.
@@ -283,18 +289,18 @@ impl Machine {
     /// Cuts it off from everything: packets are dropped in both directions until [`Self::reconnect`], also across a
     /// reboot, since it is the network that is broken.
     pub fn cut_off(&self) -> Result<()> {
-        network::partition(&self.layout, &network::Partition::everything())
+        network::partition(&self.layout, &self.spec, &network::Partition::everything())
     }
 
     /// Cuts it off from one other address (a machine's, or the bridge's), in both directions, in addition to what it is
-    /// cut off from already.
+    /// cut off from already. Where both have IPv6, it is the one that this address stands for.
     pub fn cut_off_from(&self, peer: Ipv4Addr) -> Result<()> {
-        network::partition(&self.layout, &network::Partition::read(&self.layout)?.and(peer))
+        network::partition(&self.layout, &self.spec, &network::Partition::read(&self.layout)?.and(peer))
     }
 
     /// Cuts one way of its network, in place of every other cut.
     pub fn cut_off_one_way(&self, way: Way) -> Result<()> {
-        network::partition(&self.layout, &network::Partition::of(way))
+        network::partition(&self.layout, &self.spec, &network::Partition::of(way))
     }
 
     /// Loses so many of a hundred packets that are sent to it, in place of every cut.
@@ -302,12 +308,12 @@ impl Machine {
     /// # Errors
     /// If it is more than 100, or the rules are refused.
     pub fn lose_packets(&self, percent: u8) -> Result<()> {
-        network::partition(&self.layout, &network::Partition::losing(percent)?)
+        network::partition(&self.layout, &self.spec, &network::Partition::losing(percent)?)
     }
 
     /// Ends every cut of this machine, and every loss.
     pub fn reconnect(&self) -> Result<()> {
-        network::partition(&self.layout, &network::Partition::none())
+        network::partition(&self.layout, &self.spec, &network::Partition::none())
     }
 
     /// Pulls the plug, loses what lies under `/var/lib/etcd`, and starts it again if it was running. The rest of the

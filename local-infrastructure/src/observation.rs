@@ -4,7 +4,7 @@ use crate::machine::Bootstrap;
 use api::meta::AddressType;
 use controller_support::external::{ClusterView, MachineView};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use std::{fmt, net::Ipv4Addr};
+use std::{fmt, net::IpAddr};
 
 /// Everything that a decision is made from.
 #[derive(Clone, Debug)]
@@ -56,7 +56,7 @@ impl fmt::Debug for UserData {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Local {
     /// Its address.
-    pub address: Ipv4Addr,
+    pub address: IpAddr,
     /// Its host name.
     pub host_name: String,
     /// It has been started at least once.

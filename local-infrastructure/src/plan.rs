@@ -104,7 +104,7 @@ pub(crate) mod tests {
 
     pub(crate) fn local() -> Local {
         Local {
-            address: Ipv4Addr::new(10, 77, 0, 10),
+            address: Ipv4Addr::new(10, 77, 0, 10).into(),
             host_name: "demo-etcd-0".to_owned(),
             was_started: true,
             powered_on: true,

@@ -65,9 +65,13 @@ impl Bed {
         ensure!(etcd.members.len() == replicas, "{replicas} members are wanted, etcd has {:?}", etcd.members);
         ensure!(etcd.voters() == wanted, "{wanted:?} should vote, etcd has {:?}", etcd.members);
         for member in &etcd.members {
-            let address = self.machines.get(&handle.namespace, &member.name)?.address();
-            let own = format!("https://{address}:2380");
-            ensure!(member.peer_urls == [own], "member {} on {address} has {:?}", member.name, member.peer_urls);
+            let own = names::peer_url(&self.machines.get(&handle.namespace, &member.name)?.ip().to_string());
+            ensure!(
+                member.peer_urls == [own.as_str()],
+                "member {}, not {own}, has {:?}",
+                member.name,
+                member.peer_urls
+            );
         }
         let status = handle.status().await?;
         ensure!(

@@ -9,6 +9,7 @@ use crate::until::until;
 use anyhow::{Context, Result, anyhow, ensure};
 use etcdadm_bootstrap::build::{Bootstrap, CertificateAuthority, Role, SecretValues, render};
 use k8s_openapi::jiff::Timestamp;
+use local_infrastructure::address::IpFamily;
 use local_infrastructure::machine::{Machine, MachineSpec};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair, KeyUsagePurpose};
 use serde_json::{Value, json};
@@ -185,6 +186,7 @@ fn spec(bed: &Bed, namespace: &str, name: &str, address: Ipv4Addr) -> Result<Mac
         uid: format!("{namespace}-{name}"),
         host_name: name.to_owned(),
         address,
+        ip_family: IpFamily::default(),
         prefix_length: crate::world::PREFIX_LENGTH,
         gateway: crate::world::ADDRESS.parse()?,
         bridge: crate::world::BRIDGE.to_owned(),

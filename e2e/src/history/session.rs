@@ -118,7 +118,7 @@ impl Session {
             .with_keep_alive(KEEP_ALIVE.0, KEEP_ALIVE.1)
             .with_require_leader(self.require_leader);
         if endpoint.starts_with("https://") {
-            let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
+            let host = address.rsplit_once(':').map_or(address, |(host, _)| host).trim_matches(['[', ']']);
             let tls = TlsOptions::new()
                 .domain_name(host)
                 .ca_certificate(Certificate::from_pem(&self.access.ca))

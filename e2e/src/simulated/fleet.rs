@@ -180,7 +180,7 @@ impl Hardware for Fleet {
         let machines = self.machines();
         let found = machines.by_key.get(&(namespace.to_owned(), name.to_owned()));
         Ok(found.map(|machine| Local {
-            address: machine.address,
+            address: machine.address.into(),
             host_name: machine.host_name.clone(),
             was_started: true,
             powered_on: true,

@@ -8,6 +8,7 @@ use e2e::until::until;
 use e2e::world::{ADDRESS, BRIDGE, PREFIX_LENGTH, World};
 use etcdadm_bootstrap::build::{Bootstrap, CertificateAuthority, Role, SecretValues, render};
 use k8s_openapi::jiff::Timestamp;
+use local_infrastructure::address::IpFamily;
 use local_infrastructure::image::{Parts, assemble, default_cache};
 use local_infrastructure::machine::{Machine, MachineSpec, Machines};
 use serde_json::json;
@@ -152,6 +153,7 @@ fn machine_spec(world: &World) -> Result<MachineSpec> {
         uid: "uid-of-member-0".to_owned(),
         host_name: "member-0-host".to_owned(),
         address: Ipv4Addr::new(a, b, c, 77),
+        ip_family: IpFamily::IPv4,
         prefix_length: PREFIX_LENGTH,
         gateway,
         bridge: BRIDGE.to_owned(),

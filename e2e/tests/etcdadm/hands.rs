@@ -7,6 +7,7 @@ use e2e::plane::workload::EtcdAccess;
 use e2e::tools::Etcd;
 use e2e::until::until;
 use e2e::world::{ADDRESS, BRIDGE, PREFIX_LENGTH, World};
+use local_infrastructure::address::IpFamily;
 use local_infrastructure::machine::{Machine, MachineSpec, Machines};
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
@@ -51,6 +52,7 @@ impl Person {
             uid: format!("uid-of-{name}"),
             host_name: name.clone(),
             address: Ipv4Addr::new(a, b, c, 100 + number),
+            ip_family: IpFamily::IPv4,
             prefix_length: PREFIX_LENGTH,
             gateway,
             bridge: BRIDGE.to_owned(),

@@ -32,6 +32,7 @@ mod health;
 mod idle;
 mod ill;
 mod in_place;
+mod ipv6;
 mod kills;
 mod lags;
 mod large;
@@ -145,6 +146,7 @@ fn prepare(tools: &Tools, wanted: &[&str]) -> Result<()> {
         "outage::",
         "corrections::",
         "shards::",
+        "ipv6::",
     ];
     if wanted.iter().any(|name| judged.iter().any(|module| name.starts_with(module))) {
         Judge::ensure().map(drop)
@@ -285,6 +287,7 @@ fn scenarios() -> Vec<Scenario<Lane>> {
         scenario!(deletion::when_up),
         scenario!(scale::one_to_three),
         scenario!(scale::three_to_five),
+        scenario!(ipv6::whole_life).long(true),
         scenario!(large::members_join_one_by_one).long(true),
         scenario!(domains::members_are_spread),
         scenario!(shrinks::three_to_one),

@@ -7,6 +7,7 @@
 //! not mapped in a user namespace cannot be copied up.
 
 use super::{Layout, MachineSpec, Result, check, files, on};
+use crate::address::IpFamily;
 use rustix::fs::{XattrFlags, setxattr};
 use std::{
     fs::{self, DirBuilder, OpenOptions},
@@ -119,7 +120,12 @@ fn accounts(layout: &Layout) -> Result<()> {
 }
 
 fn identity(layout: &Layout, spec: &MachineSpec, user_data: &[u8]) -> Result<()> {
-    let MachineSpec { host_name, uid, address, namespace, name, .. } = spec;
+    let MachineSpec { host_name, uid, namespace, name, ip_family, .. } = spec;
+    let address = spec.ip();
+    let local = match ip_family {
+        IpFamily::IPv4 => "local-ipv4",
+        IpFamily::IPv6 => "local-ipv6",
+    };
     let etc = layout.upper("etc");
     write(&etc.join("hostname"), 0o644, format!("{host_name}\n").as_bytes())?;
     let hosts = format!("127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n{address} {host_name}\n");
@@ -133,7 +139,7 @@ fn identity(layout: &Layout, spec: &MachineSpec, user_data: &[u8]) -> Result<()>
         "instance-id": uid,
         "local-hostname": host_name,
         "hostname": host_name,
-        "local-ipv4": address,
+        local: address,
         "provider-id": crate::crd::provider_id(namespace, name),
     });
     write(&seed.join("meta-data"), 0o600, meta_data.to_string().as_bytes())?;

@@ -1,6 +1,7 @@
 //! A machine's cable, its address, and cuts of its network.
 
 use super::{Error, Layout, MachineSpec, Result, check, failed, files, on, processes, write_atomic};
+use crate::address::{IpFamily, PREFIX_LENGTH_OF_IPV6};
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 use std::{
@@ -45,14 +46,19 @@ fn says_it_is_gone(message: &str) -> bool {
 
 /// Called in the machine's network namespace, which has been connected: sets its address.
 pub(crate) fn configure_inside(spec: &MachineSpec) -> Result<()> {
-    let MachineSpec { address, prefix_length, gateway, .. } = spec;
+    let (address, gateway) = (spec.ip(), spec.ip_family.address(spec.gateway));
+    let (family, address) = match spec.ip_family {
+        IpFamily::IPv4 => ("-4", format!("{address}/{} broadcast +", spec.prefix_length)),
+        // Nobody else can have it, so it is not asked for on the network, which takes a second.
+        IpFamily::IPv6 => ("-6", format!("{address}/{PREFIX_LENGTH_OF_IPV6} nodad")),
+    };
     feed(
-        Command::new("ip").args(["-batch", "-"]),
+        Command::new("ip").args([family, "-batch", "-"]),
         &format!(
             "link set lo up\n\
-             addr add {address}/{prefix_length} broadcast + dev eth0\n\
+             addr add {address} dev eth0\n\
              link set eth0 addrgenmode none up\n\
-             route add default via {gateway}\n"
+             route add default via {gateway} dev eth0\n"
         ),
     )
 }
@@ -112,7 +118,7 @@ impl Partition {
     }
 
     /// The whole `raw` table: it is before connection tracking, and nothing that runs in a machine uses it.
-    fn rules(&self) -> String {
+    fn rules(&self, family: IpFamily) -> String {
         let mut rules = String::from("*raw\n:PREROUTING ACCEPT [0:0]\n:OUTPUT ACCEPT [0:0]\n");
         if self.everything || self.one_way == Some(Way::In) {
             rules.push_str("-A PREROUTING ! -i lo -j DROP\n");
@@ -125,7 +131,7 @@ impl Partition {
             let matches = format!("-m statistic --mode random --probability {probability:.2}");
             rules.push_str(&format!("-A PREROUTING ! -i lo {matches} -j DROP\n"));
         }
-        for peer in &self.peers {
+        for peer in self.peers.iter().map(|peer| family.address(*peer)) {
             rules.push_str(&format!("-A PREROUTING -s {peer} -j DROP\n-A OUTPUT -d {peer} -j DROP\n"));
         }
         rules + "COMMIT\n"
@@ -133,21 +139,29 @@ impl Partition {
 }
 
 /// Called in the machine's network namespace when it starts: a cut of its network outlives a reboot.
-pub(crate) fn apply_partition(layout: &Layout) -> Result<()> {
+pub(crate) fn apply_partition(layout: &Layout, spec: &MachineSpec) -> Result<()> {
     let partition = Partition::read(layout)?;
     if partition == Partition::none() {
         return Ok(());
     }
-    feed(&mut Command::new("iptables-restore"), &partition.rules())
+    feed(&mut Command::new(restores(spec.ip_family)), &partition.rules(spec.ip_family))
+}
+
+/// The program that takes rules for these addresses.
+fn restores(family: IpFamily) -> &'static str {
+    match family {
+        IpFamily::IPv4 => "iptables-restore",
+        IpFamily::IPv6 => "ip6tables-restore",
+    }
 }
 
 /// Records what a machine is cut off from, and applies it if the machine is running.
-pub(super) fn partition(layout: &Layout, partition: &Partition) -> Result<()> {
+pub(super) fn partition(layout: &Layout, spec: &MachineSpec, partition: &Partition) -> Result<()> {
     let json = serde_json::to_vec(partition).map_err(io::Error::from).map_err(on(&layout.partition()))?;
     write_atomic(&layout.partition(), &json)?;
     match processes::enter(layout, &["--net"]) {
         Err(Error::NotRunning(_)) => Ok(()),
-        command => feed(command?.arg("iptables-restore"), &partition.rules()),
+        command => feed(command?.arg(restores(spec.ip_family)), &partition.rules(spec.ip_family)),
     }
 }
 
@@ -177,16 +191,18 @@ mod tests {
 
     #[test]
     fn a_partition_drops_both_directions_and_never_the_loopback() {
-        let rules = Partition::none().and(Ipv4Addr::new(10, 77, 0, 11)).rules();
+        let rules = Partition::none().and(Ipv4Addr::new(10, 77, 0, 11)).rules(IpFamily::IPv4);
         assert!(rules.contains("-A PREROUTING -s 10.77.0.11 -j DROP\n-A OUTPUT -d 10.77.0.11 -j DROP\n"), "{rules}");
-        let rules = Partition::everything().rules();
+        let rules = Partition::none().and(Ipv4Addr::new(10, 77, 0, 11)).rules(IpFamily::IPv6);
+        assert!(rules.contains("-A OUTPUT -d fd00:77::a4d:b -j DROP\n"), "{rules}");
+        let rules = Partition::everything().rules(IpFamily::IPv4);
         assert!(rules.contains("-A PREROUTING ! -i lo -j DROP\n-A OUTPUT ! -o lo -j DROP\n"), "{rules}");
-        assert!(!Partition::none().rules().contains("DROP"));
-        let rules = Partition::of(Way::In).rules();
+        assert!(!Partition::none().rules(IpFamily::IPv4).contains("DROP"));
+        let rules = Partition::of(Way::In).rules(IpFamily::IPv4);
         assert!(rules.contains("-A PREROUTING ! -i lo -j DROP\n") && !rules.contains("-A OUTPUT"), "{rules}");
-        let rules = Partition::of(Way::Out).rules();
+        let rules = Partition::of(Way::Out).rules(IpFamily::IPv4);
         assert!(rules.contains("-A OUTPUT ! -o lo -j DROP\n") && !rules.contains("-A PREROUTING"), "{rules}");
-        let rules = Partition::losing(30).unwrap().rules();
+        let rules = Partition::losing(30).unwrap().rules(IpFamily::IPv4);
         assert!(rules.contains("-A PREROUTING ! -i lo -m statistic --mode random --probability 0.30 -j DROP\n"));
         assert!(Partition::losing(101).is_err());
     }

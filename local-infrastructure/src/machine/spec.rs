@@ -1,10 +1,11 @@
 //! What a machine is made from, and where its files are.
 
 use super::{Result, files, if_there, on, write_atomic};
+use crate::address::IpFamily;
 use serde::{Deserialize, Serialize};
 use std::{
     fs,
-    net::Ipv4Addr,
+    net::{IpAddr, Ipv4Addr},
     path::{Path, PathBuf},
 };
 
@@ -20,8 +21,11 @@ pub struct MachineSpec {
     pub uid: String,
     /// Its host name: the name of the Cluster API Machine.
     pub host_name: String,
-    /// Its address.
+    /// The address that is reserved for it. It has the one of its family that this stands for.
     pub address: Ipv4Addr,
+    /// Which addresses it has.
+    #[serde(default)]
+    pub ip_family: IpFamily,
     /// Length of the network's prefix in bits.
     pub prefix_length: u8,
     /// Where packets for elsewhere go: the bridge's address.
@@ -35,6 +39,12 @@ pub struct MachineSpec {
 }
 
 impl MachineSpec {
+    /// Where it is reached.
+    #[must_use]
+    pub fn ip(&self) -> IpAddr {
+        self.ip_family.address(self.address)
+    }
+
     /// The bridge's end of the machine's cable.
     pub(super) fn cable(&self) -> String {
         format!("cape-{:08x}", u32::from(self.address))

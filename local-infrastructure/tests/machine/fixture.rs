@@ -3,7 +3,7 @@
 use libtest_mimic::Failed;
 pub(crate) use local_infrastructure::machine::Machine;
 use local_infrastructure::{
-    address::Subnet,
+    address::{IpFamily, Subnet},
     image::{self, Parts},
     machine::{MachineSpec, Machines},
 };
@@ -65,6 +65,7 @@ impl Network {
             uid: format!("uid-of-{name}"),
             host_name: format!("{name}-host"),
             address: self.machines.reservations().reserve(&self.subnet, &format!("machine/default/{name}"))?,
+            ip_family: IpFamily::IPv4,
             prefix_length: self.subnet.prefix_length(),
             gateway: self.subnet.gateway(),
             bridge: "cape0".to_owned(),

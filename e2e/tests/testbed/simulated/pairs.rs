@@ -1,7 +1,7 @@
 //! Two members each: a voter and a learner, which stays one.
 
 use super::grpc;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use e2e::process::{Command, Process};
 use e2e::simulated::{Fleet, SUBNET};
 use e2e::tls::{Authority, Identity};
@@ -10,10 +10,11 @@ use e2e::world::World;
 use etcd_client::MemberAddOptions;
 use etcdadm_bootstrap::build::{Bootstrap, CertificateAuthority, Role, SecretValues, render};
 use k8s_openapi::jiff::Timestamp;
+use local_infrastructure::address::IpFamily;
 use local_infrastructure::hardware::{Hardware, NewMachine};
 use local_infrastructure::observation::UserData;
 use std::fs;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 /// Addresses of the real ones, far from those that machines get.
@@ -109,9 +110,19 @@ fn boot(fleet: &Fleet, name: &str, role: &Role, authority: &Authority, key: &str
         Bootstrap { member: name, role, authority: &pems, spec: &spec, max_learners: None, secrets: &secrets };
     let user_data = UserData(render(&bootstrap)?.value.into_bytes());
     let (namespace, name) = ("default".to_owned(), name.to_owned());
-    let new = NewMachine { namespace, name: name.clone(), uid: String::new(), host_name: name.clone(), user_data };
+    let new = NewMachine {
+        namespace,
+        name: name.clone(),
+        uid: String::new(),
+        host_name: name.clone(),
+        ip_family: IpFamily::IPv4,
+        user_data,
+    };
     fleet.create(new)?;
-    Ok(fleet.look("default", &name)?.context("a machine that was made")?.address)
+    match fleet.look("default", &name)?.context("a machine that was made")?.address {
+        IpAddr::V4(address) => Ok(address),
+        IpAddr::V6(address) => bail!("it has {address}"),
+    }
 }
 
 async fn serves(address: Ipv4Addr) -> Result<()> {
