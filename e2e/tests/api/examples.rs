@@ -13,11 +13,15 @@ use e2e::world::World;
 use serde_json::{Map, Value};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// User of the docker infrastructure manager.
 const CAPD: &str = "capd";
 /// The template for any infrastructure, whose objects a person has to add.
 const ANY: &str = "config/release/cluster-template.yaml";
+/// A template of a release, and the example that it is a copy of.
+const RELEASED: &str = "out/release/cluster-template-docker.yaml";
+const TEMPLATE: &str = "examples/docker/cluster-template.yaml";
 /// What nothing refers to: it refers to others, or selects.
 const ROOTS: [&str; 3] = ["Cluster", "MachineDeployment", "MachineHealthCheck"];
 
@@ -43,6 +47,7 @@ pub(crate) async fn every_document_is_accepted(world: &World) -> Result<()> {
     let mut count = 0;
     let mut all = examples()?;
     all.push((ANY.to_owned(), documents(&repository(ANY))?));
+    all.extend(changed_by_pages()?);
     for (file, documents) in all {
         for document in documents {
             count += 1;
@@ -114,9 +119,46 @@ fn examples() -> Result<Vec<(String, Vec<Document>)>> {
     Ok(examples)
 }
 
+/// What the pages have `sed` make of examples before they are applied, by the command. A computer with Kubernetes' own
+/// node image skips no phase of kubeadm.
+fn changed_by_pages() -> Result<Vec<(String, Vec<Document>)>> {
+    let mut changed = Vec::new();
+    for page in ["docs/examples.md", "docs/install.md"] {
+        let text = fs::read_to_string(repository(page))?.replace("\\\n", " ").replace("|\n", "| ");
+        let pipes =
+            text.lines().map(str::trim).filter(|line| line.starts_with("sed ") && line.contains("kubectl apply"));
+        for pipe in pipes {
+            let first = before_the_pipe(pipe).replace(RELEASED, TEMPLATE);
+            let output =
+                Command::new("sh").args(["-c", &first]).current_dir(repository("")).output().context("run sh")?;
+            ensure!(output.status.success(), "{page}: {first}: {}", String::from_utf8_lossy(&output.stderr));
+            let text = String::from_utf8(output.stdout)?;
+            ensure!(!text.contains("skipPhases"), "{page}: {first}: phases of kubeadm are still skipped");
+            ensure!(first.ends_with(TEMPLATE) || text.contains("kindest/node"), "{page}: {first}: no published image");
+            changed.push((format!("{page}: {first}"), documents_of(&text)?));
+        }
+    }
+    ensure!(changed.len() == 3, "the pages have {} such commands", changed.len());
+    Ok(changed)
+}
+
+/// The first program of a pipe. `sed` has bars within quotes.
+fn before_the_pipe(pipe: &str) -> &str {
+    let mut quoted = false;
+    let end = pipe.find(|c| {
+        quoted ^= c == '\'';
+        c == '|' && !quoted
+    });
+    pipe[..end.unwrap_or(pipe.len())].trim()
+}
+
 fn documents(path: &Path) -> Result<Vec<Document>> {
+    documents_of(&fs::read_to_string(path)?)
+}
+
+fn documents_of(text: &str) -> Result<Vec<Document>> {
     let mut documents = Vec::new();
-    for text in substituted(&fs::read_to_string(path)?)?.split("\n---\n") {
+    for text in substituted(text)?.split("\n---\n") {
         let value: Value = serde_yaml::from_str(text)?;
         // What stands before the first document is a comment.
         if !value.is_null() {
