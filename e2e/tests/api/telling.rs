@@ -74,8 +74,8 @@ pub(crate) async fn why_explains_what_holds_it_up(server: &Server) -> Result<()>
     cluster_api(server).await?;
     let etcd = cluster("explained", &json!({}));
     let made = accepted(server.create(&etcd).await?)?;
-    let message = "Machine explained-1 is not a member yet; if that lasts until 2099-01-01T00:00:00Z, it counts as \
-                   MachineNotBooting";
+    let message = "Machine explained-1 is not a member yet; if this is still so at 2099-01-01T00:00:00Z, the \
+                   reason becomes MachineNotBooting";
     accepted(server.patch(&etcd, "/status", &waiting(message)).await?)?;
     let event = json!({"apiVersion": "v1", "kind": "Event", "metadata": {"name": "explained.1"}, "type": "Warning",
         "reason": "MemberUnhealthy", "message": "member explained-0 has failed its checks",

@@ -114,7 +114,7 @@ async fn replaced(bed: &Bed) -> Result<()> {
     let handle = apply(bed, manifests, |machines| machines.fault_no_boot("boots", dead)).await?;
     let load = LowLoad::begin_early(bed, &handle).await?;
     let message = handle.until_condition("Ready", "False", "MachineNotBooting", PATIENCE).await?;
-    ensure!(message.contains(dead) && message.contains("it is replaced from "), "it says: {message}");
+    ensure!(message.contains(dead) && message.contains("the Machine is replaced at "), "it says: {message}");
     says_why(bed, dead, &message)?;
     let warning = handle.until_the_only_warning().await?;
     ensure!(warning.starts_with("Warning MachineNotBooting") && warning.contains(dead), "the warning is: {warning}");

@@ -220,7 +220,7 @@ pub(crate) async fn data(bed: &mut Bed) -> Result<()> {
     changed(&handle, &another_spec()).await?;
     until("the rollout says why it does not begin", PATIENCE, async || {
         let (status, _, message) = up_to_date(&handle.status().await?)?;
-        Ok((status == "False" && message.contains("nobody joins")).then_some(()))
+        Ok((status == "False" && message.contains("no member joins")).then_some(()))
     })
     .await?;
     tokio::time::sleep(ILLNESS).await;

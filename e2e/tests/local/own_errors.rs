@@ -291,7 +291,7 @@ async fn replace<'a>(authorities: impl Iterator<Item = (&'a ClusterHandle, &'a s
 
 /// A manager that knows the CAs of before goes on with them, and says that those of now are not the recorded ones.
 async fn refused(crowd: &Crowd) -> Result<()> {
-    let says = |ready: &Condition| ready.reason == "SecretInvalid" && ready.message.contains("another CA");
+    let says = |ready: &Condition| ready.reason == "SecretInvalid" && ready.message.contains("does not hold the CA");
     until_each("every cluster says that its CA is another one", PATIENCE, crowd, "Ready", says).await
 }
 

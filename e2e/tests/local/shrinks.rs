@@ -100,7 +100,7 @@ pub(crate) async fn beside_a_control_plane(bed: &mut Bed) -> Result<()> {
     until("both say what they wait for", PATIENCE, async || {
         let status = handle.status().await?;
         let deleting = status.conditions.iter().find(|c| c.type_ == "MachinesDeleting").context("no condition")?;
-        Ok((deleting.status == "True" && deleting.message.contains("the next one to go")).then_some(()))
+        Ok((deleting.status == "True" && deleting.message.contains("the next member to leave")).then_some(()))
     })
     .await?;
     tokio::time::sleep(WAIT).await;

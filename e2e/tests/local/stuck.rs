@@ -69,7 +69,8 @@ pub(crate) async fn a_learner(bed: &mut Bed) -> Result<()> {
     println!("  {}: {message}", handle.namespace);
     let told = until("it is told when it is replaced", PATIENCE, async || {
         let mut said = handle.status().await?.conditions.into_iter().map(|condition| condition.message);
-        let says = |said: &String| said.contains("still a learner after") && said.contains("it is replaced from ");
+        let says =
+            |said: &String| said.contains("still a learner after") && said.contains("the Machine is replaced at ");
         Ok(said.find(says))
     })
     .await?;

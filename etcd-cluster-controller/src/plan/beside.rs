@@ -30,7 +30,7 @@ pub(super) fn way_out(view: &View<'_>) -> String {
     }
     let etcd = &view.observation.etcd;
     format!(
-        ". The others have no quorum: to let Machines join all the same, as long as these answer: kubectl annotate --overwrite -n {} etcdclusters.{} {} {}={}",
+        ". The others have no quorum. To let Machines join beside these members for as long as these answer, run: kubectl annotate --overwrite -n {} etcdclusters.{} {} {}={}",
         etcd.namespace().unwrap_or_default(),
         names::ETCD_CLUSTER_GROUP,
         etcd.name_any(),

@@ -14,7 +14,7 @@ pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
         Certificates::Unknown => {
             let etcd = &view.observation.etcd;
             let message = format!(
-                "Secret {secret} in namespace {}, with etcd's CA, has not been read: that is done once a Cluster names EtcdCluster {}, and not while this is being deleted",
+                "Secret {secret} in namespace {}, with etcd's CA, has not been read. It is read when a Cluster names EtcdCluster {}, and is not read while the EtcdCluster is being deleted",
                 etcd.namespace().unwrap_or_default(),
                 etcd.name_any()
             );
@@ -42,7 +42,7 @@ pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
         Certificates::Replaced if in_use => Some(block(
             reasons::SECRET_INVALID,
             format!(
-                "Secret {secret} holds another CA than the one that the members were made with (those in Secrets {} and {} are of the right one); restore it from a backup",
+                "Secret {secret} does not hold the CA that the members were made with (the certificates in Secrets {} and {} belong to that CA); restore Secret {secret} from a backup",
                 names::staged_apiserver_client_secret(cluster),
                 names::control_plane_ca_secret(cluster)
             ),

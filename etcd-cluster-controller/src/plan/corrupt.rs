@@ -16,10 +16,10 @@ use std::collections::BTreeSet;
 /// Why no copy goes, and nobody joins where that is so too.
 pub(crate) fn hold(view: &View<'_>) -> Option<String> {
     let alarms = alarms(view);
-    let joining = if standing(view).is_empty() { "" } else { "nobody joins, and " };
+    let joining = if standing(view).is_empty() { "" } else { "no member joins, and " };
     (!alarms.is_empty()).then(|| {
         format!(
-            "{joining}no member is replaced or removed but those whose Machines a person deletes, or that have failed and whose Machines are gone: {}",
+            "{joining}no member is replaced or removed, except members whose Machines a person deletes, and failed members whose Machines are gone: {}",
             describe(&view.roster, &alarms)
         )
     })
@@ -65,7 +65,7 @@ pub(super) fn lets_go(view: &View<'_>, seat: &Seat<'_>) -> Result<(), String> {
         Some(machine) if has_hook(machine) && machine.annotations.contains_key(names::DELETED_FOR_ANNOTATION) => {
             let (namespace, name, annotation) = (&machine.namespace, &machine.name, names::DELETED_FOR_ANNOTATION);
             Err(format!(
-                "this controller may have deleted it before, and {why}. To give its data up now: kubectl annotate -n {namespace} machines.cluster.x-k8s.io {name} {annotation}-"
+                "this controller itself may have deleted the Machine earlier, and {why}. To give up the data of this member now, run: kubectl annotate -n {namespace} machines.cluster.x-k8s.io {name} {annotation}-"
             ))
         }
         _ => Ok(()),

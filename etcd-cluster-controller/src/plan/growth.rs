@@ -78,7 +78,8 @@ pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
     let makes_way = || view.roster.voters().find(|seat| retire::makes_way(view, seat));
     match (grow(view)?, repair::replaced(view).or_else(makes_way)) {
         (Plan::Wait(hold), Some(failed)) if !view.removes_first() => {
-            let message = format!("member {}. Its replacement comes first: {}", failed.describe(), hold.message);
+            let message =
+                format!("member {}. Its replacement has to boot or join first: {}", failed.describe(), hold.message);
             Some(Plan::Wait(Hold { message, ..hold }))
         }
         (next, _) => Some(next),
@@ -171,7 +172,7 @@ fn obstacle(view: &View<'_>, machines: &Machines<'_, '_>) -> Option<Plan> {
     let voters = machines.names(Progress::Voter).len() + beside;
     if voters == 0 && view.has_begun() {
         let message = format!(
-            "the Machine of every member is gone, and the data with them; nothing new is made in their place. To start over, delete the EtcdCluster after: {}",
+            "the Machines of all members are gone, and the data with them; no new Machine is made in their place. To start over, run this command and then delete the EtcdCluster: {}",
             deletion::confirm(&view.observation.etcd)
         );
         return Some(block(reasons::QUORUM_LOST, message));

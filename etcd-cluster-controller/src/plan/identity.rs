@@ -52,7 +52,7 @@ pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
     let answers: Vec<String> = answers.collect();
     let kept = serving.map(|member| {
         format!(
-            ". Cluster {} has a quorum at {member}, and no other ID is accepted as long as it has",
+            ". Etcd cluster {} has a quorum at {member}; while it has one, no other cluster ID is accepted",
             recorded.unwrap_or_default()
         )
     });
@@ -273,7 +273,7 @@ mod tests {
         story.annotate(names::ACCEPT_CLUSTER_ID_ANNOTATION, "dead");
         let plan = story.plan();
         let Plan::Block(hold) = &plan else { panic!("{plan:?}") };
-        assert!(hold.message.contains("Cluster c has a quorum at Machine demo-etcd-0"), "{}", hold.message);
+        assert!(hold.message.contains("Etcd cluster c has a quorum at Machine demo-etcd-0"), "{}", hold.message);
         let mut orphaned = story.clone();
         for index in 0..2 {
             story.failing(index, "stopped for the restore");
@@ -286,7 +286,7 @@ mod tests {
         // Their Machines are gone, and they serve on.
         let plan = orphaned.plan();
         let Plan::Block(hold) = &plan else { panic!("{plan:?}") };
-        assert!(hold.message.contains("Cluster c has a quorum at member 100 (https://10.0.0.1:2379)"), "{hold:?}");
+        assert!(hold.message.contains("Etcd cluster c has a quorum at member 100 (https://10.0.0.1:2379)"), "{hold:?}");
     }
 
     #[test]

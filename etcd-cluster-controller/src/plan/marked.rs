@@ -115,7 +115,7 @@ fn obstacle(view: &View<'_>, wanted: &Wanted<'_, '_>) -> Option<String> {
     let corruption = corrupt::hold(view);
     match () {
         () if observation.etcd.spec.remediation.mode == RemediationMode::Report => Some(format!(
-            "it is not replaced by itself (spec.remediation.mode): delete Machine {} to have that done",
+            "it is not replaced automatically (spec.remediation.mode): delete Machine {} to have it replaced",
             machine.name
         )),
         () if is_paused(machine) => Some(format!(
@@ -141,7 +141,7 @@ fn obstacle(view: &View<'_>, wanted: &Wanted<'_, '_>) -> Option<String> {
         // Otherwise one after the other would be made, marked and kept. One whose member has started leaves etcd, and
         // is not kept.
         () if !seat.has_started() && is_to_wait(view, wanted) => Some(
-            "another Machine that is late is kept, as it could take the quorum with it; it goes when another member has joined, or by hand as MachinesDeleting says"
+            "another Machine that has not become a member in its time is kept, because it could take the quorum with it; it goes when another member has joined, or when you release it by hand as MachinesDeleting says"
                 .to_owned(),
         ),
         // Where the infrastructure takes none back, or somebody keeps them, there is not one more each time.

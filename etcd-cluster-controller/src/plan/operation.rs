@@ -18,7 +18,7 @@ pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
     let operation = view.observation.etcd.status.as_ref()?.operation.as_ref()?;
     if !view.roster.is_listed() {
         let message = format!(
-            "{} was begun at {:.0}; how it ended is not known, as the member list cannot be read: {}",
+            "{} began at {:.0}; it is not known how it ended, because the member list cannot be read: {}",
             describe(operation),
             operation.since.0,
             view.observation.why_not_listed()
@@ -49,7 +49,7 @@ fn resume(view: &View<'_>, operation: &Operation) -> Option<Plan> {
                 None => wait(
                     reasons::DATA_CORRUPT,
                     format!(
-                        "leadership does not leave member {id:x} ({MOVES} attempts), whose data was given up, and a member that joins would copy it: move it by hand (etcdctl move-leader), or restart etcd on that machine"
+                        "member {id:x} still leads after {MOVES} attempts to move leadership away. Its data was given up, and a member that joins would copy this data. Move leadership by hand (etcdctl move-leader), or restart etcd on that machine"
                     ),
                 ),
             })

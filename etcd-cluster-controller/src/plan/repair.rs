@@ -229,7 +229,7 @@ pub(super) fn record(observation: &Observation, machine: &MachineView) -> Plan {
 pub(super) fn why_not(view: &View<'_>, seat: &Seat<'_>) -> Option<String> {
     if let Some(until) = seat.excused_until(view.observation).filter(|_| seat.is_voter()) {
         return Some(format!(
-            "what it failed while there was no quorum does not count: it is unhealthy if it still fails at {until:.0}"
+            "failures while there was no quorum do not count: the member is unhealthy if it still fails at {until:.0}"
         ));
     }
     if !seat.is_voter() || !seat.is_unhealthy() {
@@ -238,7 +238,7 @@ pub(super) fn why_not(view: &View<'_>, seat: &Seat<'_>) -> Option<String> {
     if only_reports(view) {
         let machine = seat.machine.map_or("", |machine| machine.name.as_str());
         return Some(format!(
-            "it is not replaced by itself (spec.remediation.mode): delete Machine {machine} to have that done"
+            "it is not replaced automatically (spec.remediation.mode): delete Machine {machine} to have it replaced"
         ));
     }
     may_leave(view, seat).err().map(|why| format!("it is not replaced now: {why}"))
@@ -289,7 +289,7 @@ pub(super) fn limit(
     } else {
         let at = over(period);
         let message = format!(
-            "member {what}. It was to replace the one of Machine {}, and is replaced itself at {:.0} (spec.remediation.{field})",
+            "member {what}. Its Machine was made to replace the member of Machine {}, and is itself replaced at {:.0} (spec.remediation.{field})",
             last.machine,
             Timestamp::from_second(at).unwrap_or(Timestamp::MAX)
         );

@@ -102,9 +102,10 @@ pub(super) fn what_becomes_of(view: &View<'_>, seat: &Seat<'_>) -> String {
     }
     let after = patience(view.observation, seat.id().unwrap_or_default()).as_secs();
     let until = seat.excused_until(view.observation);
-    let until = until.map(|until| format!(" (what it failed while there was no quorum does not count: at {until:.0})"));
+    let until =
+        until.map(|until| format!(" (failures while there was no quorum do not count, so this is at {until:.0})"));
     let until = until.unwrap_or_default();
-    format!("It is left alone while it answers, and removed once its checks have failed for {after} s{until}")
+    format!("It is left alone while it answers, and is removed once its checks have failed for {after} s{until}")
 }
 
 /// Whether a learner was added just now, and its etcd is about to start. From then on its machine knows that it was a
@@ -201,7 +202,7 @@ pub(super) fn keeps_endpoints(view: &View<'_>, seat: &Seat<'_>) -> Result<(), St
         return Ok(());
     }
     Err(format!(
-        "API servers still use the endpoint of the next one to go, and the {left} voters between them would survive one failure less: both go when the control plane has rolled out with the new endpoints"
+        "API servers still use the endpoint of the next member to leave. If only this member left now, the {left} voters in between would survive one failure less. Both leave when the control plane has rolled out with the new endpoints"
     ))
 }
 
@@ -215,7 +216,7 @@ fn leaves_an_endpoint(view: &View<'_>, seat: &Seat<'_>) -> Result<(), String> {
     let Some(list) = in_use.emptied_by(seat) else { return Ok(()) };
     let urls: Vec<&str> = list.iter().map(String::as_str).collect();
     Err(format!(
-        "some API servers have no other endpoint that is alive, of {}: it goes when the control plane has rolled out with others",
+        "of the endpoints {}, some API servers have no other one that is alive: the member leaves when the control plane has rolled out with other endpoints",
         urls.join(", ")
     ))
 }
@@ -230,7 +231,9 @@ fn is_spared(view: &View<'_>, seat: &Seat<'_>, before: Option<&Seat<'_>>) -> Res
         return Ok(());
     }
     let why = match in_use.endangered_by(seat, before) {
-        Some((list, alive)) => format!("of {} endpoints that some have, {alive} would be alive without it", list.len()),
+        Some((list, alive)) => {
+            format!("some have a list of {} endpoints of which {alive} would be alive without it", list.len())
+        }
         None if rollout::is_doubling(view) && rollout::is_superseded(view, seat) && !corrupt::holds(view) => {
             "the new members are there in its place".to_owned()
         }
@@ -247,16 +250,16 @@ fn explain(view: &View<'_>, refusal: &Refusal) -> String {
         Refusal::NotListed => "it is not in the member list".to_owned(),
         Refusal::OnlyVoter => "it is the only member: a new one has to have its data first".to_owned(),
         Refusal::TooFewWouldBeLeft { now, after, left: (healthy, voters) } => format!(
-            "etcd {} with it, and {} without it, with {healthy} of {voters} voters healthy; it goes when another member has joined or recovered",
+            "with this member etcd {}, and without it etcd {}, with {healthy} of {voters} voters healthy; it goes when another member has joined or recovered",
             survives(*now),
             survives(*after)
         ),
         Refusal::NobodyStays => format!(
-            "the Machines of all others that are well go without waiting for it, and their copies of the data with them ({}); it goes when another member has joined",
+            "the Machines of all other healthy members go without waiting for this controller, and take their copies of the data with them ({}); this member leaves when another member has joined",
             let_go(view)
         ),
         Refusal::HangsOnReleased => format!(
-            "without it, etcd would lose its quorum if Machines that go vote before they are destroyed ({}); it goes when they are gone, or another member has joined",
+            "Machines that no longer wait for this controller may still vote before they are destroyed ({}), and etcd would then lose its quorum without this member; it leaves when they are gone, or when another member has joined",
             let_go(view)
         ),
     }
@@ -286,7 +289,7 @@ fn would_lose_data(view: &View<'_>, seat: &Seat<'_>) -> Option<String> {
     let machine = seat.machine.filter(|_| lost)?;
     let at = deleted_at(machine);
     Some(format!(
-        "Machine {} was deleted{at} and is kept: its member is the only one and does not answer ({}). Bring the member back. To give the data up, delete the Cluster; or delete the EtcdCluster after: {}",
+        "Machine {} was deleted{at} and is kept, because its member is the only one and does not answer ({}). Bring the member back. To give up the data, delete the Cluster; or run this command and then delete the EtcdCluster: {}",
         machine.name,
         seat.why_since(),
         deletion::confirm(&view.observation.etcd)
@@ -307,16 +310,16 @@ fn why_it_may_be_a_member(view: &View<'_>, seat: &Seat<'_>, machine: &MachineVie
     let until = view.observation.end_of_grace(machine).filter(|_| seat.joining);
     if let Some(until) = until {
         return format!(
-            "it boots and may still become a member, which is then removed; if it does not, it goes from {until:.0} on where etcd survives that it joins later"
+            "it boots and may still become a member, which is then removed; if it has not by {until:.0}, the Machine goes as soon as etcd would survive that its machine joins later"
         );
     }
     let when = if view.has_room() {
-        "It goes when etcd has enough healthy members to survive that. If its machine is off for good, let it go by hand"
+        "The Machine goes when etcd has enough healthy members to survive that. If its machine is off for good, release the Machine by hand"
     } else {
-        "With maxSurge 0, no other Machine is made before it is gone. When its machine is off for good, let it go by hand"
+        "With maxSurge 0, no other Machine is made before it is gone. When its machine is off for good, release the Machine by hand"
     };
     format!(
-        "it is not a member, and its time is over. Its machine may still join, vote and take the quorum with it when it is destroyed. {when}: kubectl annotate -n {} machines.cluster.x-k8s.io {} {}-",
+        "it has not become a member in its time. Its machine may still join and vote, and would then take the quorum with it when it is destroyed. {when}: kubectl annotate -n {} machines.cluster.x-k8s.io {} {}-",
         machine.namespace,
         machine.name,
         names::PRE_TERMINATE_HOOK_ANNOTATION

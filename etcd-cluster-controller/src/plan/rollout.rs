@@ -167,13 +167,13 @@ pub(super) fn obstacle_to_replacing(view: &View<'_>) -> Option<String> {
     let in_use = InUse::of(view);
     if in_use.is_unknown() {
         return Some(format!(
-            "it is not known which endpoints the API servers use, as annotation {} is missing. If they use none of these, set it to an empty value",
+            "annotation {} is missing, so it is not known which endpoints the API servers use. If they use no endpoint of this etcd, set the annotation to an empty value",
             names::ENDPOINTS_IN_USE_ANNOTATION
         ));
     }
     // What was published is finished first: until the control plane uses it, the members before stay as well.
     if in_use.is_behind() {
-        return Some("the control plane has yet to roll out with the endpoints that were published before".to_owned());
+        return Some("the control plane has yet to roll out with the endpoints that are already published".to_owned());
     }
     needs_a_person(view)
 }
@@ -185,7 +185,7 @@ pub(super) fn is_refused(view: &View<'_>) -> bool {
 
 /// Why members are replaced by a person alone: without a quorum, nobody could take such a one out again.
 fn needs_a_person(view: &View<'_>) -> Option<String> {
-    let message = "members of etcd before 3.5.20 join with a vote, which is not safe unless somebody looks on. Replace them one by one: delete a Machine, and wait until MachinesDeleting is False";
+    let message = "members of etcd before 3.5.20 join with a vote, which is safe only while a person watches. Replace them one by one: delete a Machine, and wait until MachinesDeleting is False";
     upgrade::joins_as_voter(view).then(|| message.to_owned())
 }
 

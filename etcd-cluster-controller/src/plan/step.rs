@@ -1,5 +1,6 @@
 //! Everything that this controller ever does.
 
+use super::operation;
 use crate::quorum::{ClusterGoing, MayGo, MayRemove};
 use api::etcd_cluster::{LastRemediation, Operation, RemovalState};
 use std::collections::BTreeMap;
@@ -194,10 +195,12 @@ impl Step {
     #[must_use]
     pub fn describe(&self) -> String {
         match self {
-            Self::Record { .. } => "recording what must not be forgotten".to_owned(),
+            Self::Record { .. } => {
+                "writing the finalizer or the annotations that a move or a restore must keep".to_owned()
+            }
             Self::EnsureCertificates => "making the certificates".to_owned(),
             Self::LabelCa => "putting the label back on the CA Secret".to_owned(),
-            Self::PublishInit { .. } => "publishing where to join".to_owned(),
+            Self::PublishInit { .. } => "publishing where new members join etcd".to_owned(),
             Self::CreateMachine { number, .. } => format!("creating Machine number {number}"),
             Self::Admit { name, .. } => format!("admitting Machine {name}"),
             Self::DeleteHeldBack { name, .. } => {
@@ -207,8 +210,8 @@ impl Step {
             Self::AddHook { machine } => format!("protecting Machine {machine} with a pre-terminate hook"),
             Self::BeginRemediation(record) => format!("about to replace the member of Machine {}", record.machine),
             Self::DeleteMachine { name, why } => format!("deleting Machine {name}: {}", why.describe()),
-            Self::Begin(operation) => format!("about to change etcd: member {}", operation.member_id),
-            Self::Finish(_) => "a change of etcd has ended".to_owned(),
+            Self::Begin(operation) => format!("about to begin {}", operation::describe(operation)),
+            Self::Finish(_) => "recording that the operation on etcd has ended".to_owned(),
             Self::MoveLeader { from, to } => format!("moving leadership from member {from:x} to {to:x}"),
             Self::RemoveMember(permission) => format!("removing member {:x} from etcd", permission.member_id()),
             Self::NoteRelease { machine_uid } => format!("about to let the Machine with UID {machine_uid} go"),

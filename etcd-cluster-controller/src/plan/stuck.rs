@@ -120,7 +120,7 @@ pub(super) fn then(view: &View<'_>, seat: &Seat<'_>, machine: &MachineView) -> S
         return String::new();
     }
     let stuck = of(view, seat, machine);
-    stuck.map(|stuck| format!("; it is replaced from {:.0} on", stuck.replaced_from)).unwrap_or_default()
+    stuck.map(|stuck| format!("; the Machine is replaced at {:.0} or later", stuck.replaced_from)).unwrap_or_default()
 }
 
 /// How many graces a Machine has: all of them while its infrastructure is still being made. Then two, and one more for each

@@ -247,7 +247,7 @@ fn infrastructure_that_is_waited_for_is_named_with_the_time() {
 fn certificates_that_were_not_read_are_reported_with_the_cause() {
     let mut story = Story::new(1);
     story.observation.certificates = Certificates::Unknown;
-    let expected = "Secret demo-managed-etcd in namespace default, with etcd's CA, has not been read: that is done once a Cluster names EtcdCluster demo-etcd, and not while this is being deleted";
+    let expected = "Secret demo-managed-etcd in namespace default, with etcd's CA, has not been read. It is read when a Cluster names EtcdCluster demo-etcd, and is not read while the EtcdCluster is being deleted";
     assert_eq!(story.plan(), wait(reasons::WAITING_FOR_CERTIFICATES, expected));
 }
 

@@ -312,7 +312,7 @@ fn up_to_date(view: &View<'_>, plan: &Plan, status: &EtcdClusterStatus) -> Draft
         let message = format!("{count} and stay until somebody deletes them (spec.rolloutStrategy.type)");
         return draft(reasons::MADE_FROM_AN_EARLIER_SPEC, message);
     }
-    let gone = format!("earlier members have yet to leave etcd: {}", leaving.join(", "));
+    let gone = format!("old members have not left etcd yet: {}", leaving.join(", "));
     let count = match (stay, leaving.is_empty()) {
         (0, _) => gone,
         (_, true) => format!("{count} and are replaced"),
@@ -330,8 +330,8 @@ fn up_to_date(view: &View<'_>, plan: &Plan, status: &EtcdClusterStatus) -> Draft
     draft(reason, why.map_or_else(|| count.clone(), |why| format!("{count}: {why}")))
 }
 
-/// From which version etcd goes to which, and that there is no backup of before (rule 7). Empty where all members run what
-/// new ones get.
+/// From which version etcd goes to which, and that there is no backup from before (rule 7). Empty where all members run
+/// what new ones get.
 fn without_backup(pinned: &str, status: &EtcdClusterStatus) -> String {
     let Ok(wanted) = pinned.parse::<EtcdVersion>() else { return String::new() };
     let versions = status.members.iter().filter_map(|member| member.version.parse::<EtcdVersion>().ok());
@@ -340,7 +340,10 @@ fn without_backup(pinned: &str, status: &EtcdClusterStatus) -> String {
         return String::new();
     }
     let others: Vec<String> = others.iter().map(ToString::to_string).collect();
-    format!("etcd goes from {} to {wanted}, and there is no backup of before: none is made yet. ", others.join(", "))
+    format!(
+        "etcd goes from {} to {wanted}, and there is no backup from before this change: this provider does not make backups yet. ",
+        others.join(", ")
+    )
 }
 
 /// True while Machines that do not match the spec are replaced: with the message of MachinesUpToDate, which says what holds
@@ -368,7 +371,7 @@ fn machines_deleting(view: &View<'_>, plan: &Plan, failed: Option<&str>) -> Draf
     let message = describe_leaving(view, &waiting);
     match (plan, failed, plan.hold().filter(|hold| hold.reason == reasons::REFUSED)) {
         (Plan::Do(step), Some(failed), _) if failures::is_of_leaving(step) => {
-            let message = format!("{message}; the last attempt failed, and another follows: {failed}");
+            let message = format!("{message}; the last attempt failed, and this controller tries again: {failed}");
             Draft::new(c::MACHINES_DELETING, true, reason, message)
         }
         // What was refused is most likely what lets one of them go.

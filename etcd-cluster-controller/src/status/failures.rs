@@ -58,7 +58,7 @@ fn add_failure(drafts: &mut [Draft], step: &Step, failed: &str) {
     said.retain(|text| !text.is_empty());
     said.dedup();
     let begin = if said.is_empty() { String::new() } else { said.join(": ") + "; " };
-    draft.message = format!("{begin}the last attempt failed, and another follows: {failed}");
+    draft.message = format!("{begin}the last attempt failed, and this controller tries again: {failed}");
 }
 
 /// The same of what a person has to clear.

@@ -59,8 +59,8 @@ fn expiries(snapshot: &Snapshot) -> impl Iterator<Item = Deadline> {
     })
 }
 
-/// The clauses of a message that have a time, such as "if that lasts until …, it counts as MachineNotBooting". The time
-/// itself is left out of them.
+/// The clauses of a message that have a time, such as "if this is still so at …, the reason becomes MachineNotBooting".
+/// The time itself is left out of them.
 fn in_message(message: &str) -> Vec<Deadline> {
     let clauses = message.split("; ").flat_map(|part| part.split(". "));
     let clauses = clauses.filter_map(|clause| {
@@ -79,16 +79,16 @@ mod tests {
 
     #[test]
     fn a_clause_with_a_time_is_a_deadline() {
-        let message = "Machine demo-etcd-1 is not a member yet: https://10.0.0.2:2379: connection refused; if that lasts until 2026-11-23T08:10:00Z, it counts as MachineNotBooting";
+        let message = "Machine demo-etcd-1 is not a member yet: https://10.0.0.2:2379: connection refused; if this is still so at 2026-11-23T08:10:00Z, the reason becomes MachineNotBooting";
         let found = in_message(message);
         assert_eq!(found.len(), 1);
         assert_eq!(found[0].at.0.to_string(), "2026-11-23T08:10:00Z");
-        assert_eq!(found[0].what, "if that lasts until then, it counts as MachineNotBooting");
-        let message = "member demo-etcd-1 is a learner (its Machine could boot at 2026-11-23T08:00:00Z); if it is still one at 2026-11-23T08:10:00Z, look at it";
+        assert_eq!(found[0].what, "if this is still so then, the reason becomes MachineNotBooting");
+        let message = "member demo-etcd-1 is a learner (its Machine could boot at 2026-11-23T08:00:00Z); if it is still a learner at 2026-11-23T08:10:00Z, look at it";
         let found = in_message(message);
         let [past, next] = found.as_slice() else { panic!("{found:?}") };
         assert_eq!(past.at.0.to_string(), "2026-11-23T08:00:00Z", "it is left out as what is past");
-        assert_eq!(next.what, "if it is still one then, look at it");
+        assert_eq!(next.what, "if it is still a learner then, look at it");
         assert!(in_message("nothing has a time here; 3.6.16 is a version").is_empty());
     }
 }

@@ -17,7 +17,8 @@ pub(super) fn waiting_for(
 ) -> Plan {
     let (name, observation) = (&machine.name, view.observation);
     let until = end_of_running_grace(observation, machine);
-    let deadline = until.map(|until| format!("; if that lasts until {until:.0}, it counts as MachineNotBooting"));
+    let deadline =
+        until.map(|until| format!("; if this is still so at {until:.0}, the reason becomes MachineNotBooting"));
     let deadline = deadline.unwrap_or_default();
     match state {
         Progress::NoAddress if !cluster.infrastructure_ready => waiting_for_infrastructure(cluster),
@@ -42,15 +43,15 @@ pub(super) fn waiting_for(
         // The next Machine has to wait for this one.
         Progress::Learner if is_late(observation, machine) => {
             let message = format!(
-                "{}. No other is added before it votes; look at the console of its Machine{}",
-                late(observation, seat, machine, "has a member that is still a learner after"),
+                "{}. No other is added before this learner votes; look at the console of the Machine{}",
+                late(observation, seat, machine, "its member is still a learner after"),
                 stuck::then(view, seat, machine)
             );
             wait(reasons::WAITING_FOR_PROMOTION, message)
         }
         Progress::Learner => {
-            let then =
-                until.map(|until| format!("; if it is still one at {until:.0}, look at the console of its Machine"));
+            let then = until
+                .map(|until| format!("; if it is still a learner at {until:.0}, look at the console of its Machine"));
             let since = observation.could_boot_since(machine);
             let since = since.map(|since| format!(" (its Machine could boot at {since:.0})")).unwrap_or_default();
             let message = format!("member {name} is a learner{since}{}", then.unwrap_or_default());

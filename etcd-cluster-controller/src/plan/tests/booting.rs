@@ -141,7 +141,7 @@ fn a_closed_port_is_told_with_its_address_and_the_deadline() {
     story.probe(1, Outcome::MemberFault(MemberFault::Refused));
     let plan = story.plan();
     let message = &plan.hold().unwrap().message;
-    let until = "if that lasts until 1970-01-01T00:26:40Z, it counts as MachineNotBooting";
+    let until = "if this is still so at 1970-01-01T00:26:40Z, the reason becomes MachineNotBooting";
     for part in ["demo-etcd-1", "https://10.0.0.2:2379", "connection refused", until] {
         assert!(message.contains(part), "{part} is missing in {message}");
     }
@@ -174,7 +174,7 @@ fn it_is_told_since_when_and_that_stays_so() {
     let message = |story: &Story| story.plan().hold().unwrap().message.clone();
     for (mut story, since) in [
         (without_address, "Machine demo-etcd-1 has no address yet (it was created at 1970-01-01T00:16:40Z); look"),
-        (closed, "etcd does not listen (since 1970-01-01T00:17:00Z); if that lasts until 1970-01-01T00:26:40Z"),
+        (closed, "etcd does not listen (since 1970-01-01T00:17:00Z); if this is still so at 1970-01-01T00:26:40Z"),
         (learner, "member demo-etcd-1 is a learner (its Machine could boot at 1970-01-01T00:16:40Z); if it is"),
     ] {
         let told = message(&story);

@@ -53,8 +53,8 @@ fn joins(story: &mut Story, index: usize) {
 }
 
 /// Said of a healthy member of three that are well.
-const TOO_FEW_LEFT: &str =
-    "etcd survives 1 more failure with it, and survives no more failure without it, with 2 of 2 voters healthy";
+const TOO_FEW_LEFT: &str = "with this member etcd survives 1 more failure, and without it etcd survives no more failure, \
+                            with 2 of 2 voters healthy";
 
 #[test]
 fn a_healthy_member_goes_when_its_replacement_votes_and_only_then_its_machine() {
@@ -199,7 +199,7 @@ fn a_machine_that_still_boots_is_kept_until_it_has_joined_or_cannot_any_more() {
     let plan = step(&mut story);
     assert_eq!(reason(&plan), reasons::WAITING_FOR_SAFE_REMOVAL);
     let said = message(&story, c::MACHINES_DELETING);
-    assert!(said.contains("may still become a member") && said.contains("it goes from "), "{said}");
+    assert!(said.contains("may still become a member") && said.contains("the Machine goes as soon as etcd "), "{said}");
     // Its bootstrap data is not seen yet.
     let mut admitted = story.clone();
     admitted.observation.bootstrapped.clear();

@@ -173,7 +173,7 @@ fn a_move_waits_for_what_it_would_lose() {
     let mut spare = Story::new(3);
     spare.cluster().paused_by = Some("spec.paused".to_owned());
     assert_eq!(loses(&spare), Loss::Nothing, "nothing has been made for it");
-    assert!(blocks(&one_leaves()).unwrap().starts_with("about to change etcd"));
+    assert!(blocks(&one_leaves()).unwrap().starts_with("about to begin "));
     let mut grows = whole.clone();
     grows.etcd().spec.replicas = 5;
     assert_eq!(blocks(&grows).as_deref(), Some("creating Machine number 3"));

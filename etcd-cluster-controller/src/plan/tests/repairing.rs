@@ -75,7 +75,10 @@ fn a_failed_voter_goes_when_its_replacement_boots() {
     let waits = step(&mut story);
     assert_eq!(reason(&waits), reasons::WAITING_FOR_MACHINE_ADDRESS, "its return is not forfeited for nothing");
     let message = &waits.hold().unwrap().message;
-    assert!(message.contains("demo-etcd-2: ") && message.contains("Its replacement comes first"), "{message}");
+    assert!(
+        message.contains("demo-etcd-2: ") && message.contains("Its replacement has to boot or join first"),
+        "{message}"
+    );
     story.bootstrap(3);
     story.address(3);
     assert_eq!(deletes(&step(&mut story)), Some(("demo-etcd-2", WhyDeleted::Unhealthy)));

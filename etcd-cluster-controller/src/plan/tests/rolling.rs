@@ -134,7 +134,7 @@ fn where_nobody_uses_them_one_after_the_other_is_replaced() {
     assert!(matches!(&plan, Plan::Do(Step::Begin(_))), "{plan:?}");
     let last = condition(&story, c::MACHINES_UP_TO_DATE);
     assert!(
-        last.status == "False" && last.message.ends_with("yet to leave etcd: demo-etcd-0"),
+        last.status == "False" && last.message.ends_with("old members have not left etcd yet: demo-etcd-0"),
         "it is a member still: {last:?}"
     );
 }

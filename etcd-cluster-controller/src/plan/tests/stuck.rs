@@ -37,7 +37,7 @@ fn is_replaced(story: &Story, index: usize) {
 fn is_reported(story: &Story, as_: &str) {
     let plan = story.plan();
     assert_eq!(reason(&plan), as_);
-    assert!(plan.hold().unwrap().message.contains("it is replaced from "), "{plan:?}");
+    assert!(plan.hold().unwrap().message.contains("the Machine is replaced at "), "{plan:?}");
 }
 
 fn again(story: &Story) -> Option<u64> {

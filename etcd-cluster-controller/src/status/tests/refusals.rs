@@ -32,7 +32,7 @@ fn a_step_that_fails_is_said_where_its_end_is_waited_for() {
     let first = failed(&story, "read tcp 10.0.0.9:4711: connection reset");
     let said = condition(&first, c::READY);
     assert_eq!(said.status, "False");
-    let end = "; the last attempt failed, and another follows: read tcp 10.0.0.9:4711: connection reset";
+    let end = "; the last attempt failed, and this controller tries again: read tcp 10.0.0.9:4711: connection reset";
     assert!(said.message.ends_with(end), "{}", said.message);
     story.etcd().status = Some(first.clone());
     let port = failed(&story, "read tcp 10.0.0.9:4712: connection reset");

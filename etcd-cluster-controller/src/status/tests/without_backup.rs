@@ -1,4 +1,4 @@
-//! A change of etcd's version says that there is no backup of before.
+//! A change of etcd's version says that there is no backup from before.
 
 use super::condition;
 use crate::fixture::Story;
@@ -15,6 +15,6 @@ fn a_version_that_is_rolled_out_says_that_there_is_no_backup_of_before() {
     story.etcd().spec.etcdadm_config_spec.version = Some("3.6.17".to_owned());
     story.annotate(names::PINNED_VERSION_ANNOTATION, "3.6.17");
     let told = said(&mut story);
-    let backup = "etcd goes from 3.6.16 to 3.6.17, and there is no backup of before: none is made yet. ";
+    let backup = "etcd goes from 3.6.16 to 3.6.17, and there is no backup from before this change: this provider does not make backups yet. ";
     assert!(told.starts_with(&format!("{backup}3 of 3 Machines do not match the spec")), "{told}");
 }
