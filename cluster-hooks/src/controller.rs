@@ -107,8 +107,8 @@ async fn steps(cluster: &Arc<DynamicObject>, context: &Context) -> Result<Action
     }
     let last = last.map(|step| step.to_string()).unwrap_or_default();
     Err(Error::Refused(format!(
-        "{STEPS} steps in a row have left more to do, the last was {last}: most likely another client undoes what this \
-         controller writes; find out which one, and stop it"
+        "after {STEPS} steps in a row there is still more to do; the last step was {last}. Most likely another client \
+         undoes what this controller writes: find out which one, and stop it"
     )))
 }
 
@@ -128,8 +128,8 @@ fn not_kept(observation: &Observation, step: &Step) -> String {
     };
     let object = object.unwrap_or(cluster);
     format!(
-        "step {step} was taken and is needed again at once: {object} does not keep what is written, most likely because an \
-         admission webhook or policy takes it away; exempt this controller from it"
+        "step {step} was taken and is needed again at once: {object} does not keep what this controller writes. Most \
+         likely an admission webhook or policy removes it; exempt this controller from that webhook or policy"
     )
 }
 

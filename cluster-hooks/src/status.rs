@@ -173,9 +173,9 @@ fn rolling(observation: &Observation) -> Option<String> {
 fn would_join(joining: &Joining, present: &EndpointList) -> Option<String> {
     let map = format!("ConfigMap kube-system/{KUBEADM_CONFIG} of the Kubernetes cluster");
     match joining {
-        Joining::Unknown(why) => {
-            Some(format!("with which endpoints another one would join is not known, as {map} cannot be read: {why}"))
-        }
+        Joining::Unknown(why) => Some(format!(
+            "it is not known with which endpoints another machine would join, because {map} cannot be read: {why}"
+        )),
         Joining::With(list) if list.is_empty() || list == present => None,
         Joining::With(list) => {
             let urls: Vec<&str> = list.iter().map(String::as_str).collect();

@@ -38,10 +38,11 @@ pub(super) fn plan(observation: &Observation) -> Plan {
 /// Runtime extensions may need the API server, and so etcd.
 fn extensions_first(observation: &Observation) -> Option<Plan> {
     let reason = observation.cluster.before_delete_hook.as_deref()?;
-    let so_far = if reason.is_empty() { String::new() } else { format!(" (its condition Deleting says {reason})") };
+    let so_far =
+        if reason.is_empty() { String::new() } else { format!(" (condition Deleting of the Cluster says {reason})") };
     let message = format!(
-        "the runtime extensions that are asked before a Cluster is deleted have not let it go yet{so_far}; etcd and \
-         the control plane stay as they are until then"
+        "the runtime extensions that must agree before a Cluster is deleted have not agreed yet{so_far}; until they \
+         do, etcd and the control plane stay as they are"
     );
     Some(wait(reasons::WAITING_FOR_BEFORE_DELETE_HOOK, message))
 }

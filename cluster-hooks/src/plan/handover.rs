@@ -80,9 +80,9 @@ fn another_store(observation: &Observation) -> Option<Plan> {
         format!("with the endpoints {}", used.join(","))
     };
     let message = format!(
-        "{} runs on another etcd, {runs_with}: handing it {} would have its API servers go on with what that one \
-         holds. Name the etcd of before again in Cluster {cluster}, or none if you manage it yourself; or, if {} has the \
-         data, keep a copy of Secret {secret} and delete it",
+        "{} runs on another etcd, {runs_with}. If it were handed {}, its API servers would go on with the data of that \
+         etcd. Name the earlier etcd again in Cluster {cluster}, or name none if you manage etcd yourself; or, if {} \
+         has the data, keep a copy of Secret {secret} and delete it",
         control_plane.reference,
         etcd.reference,
         etcd.reference.name,
@@ -146,12 +146,12 @@ fn invalid_control_plane(observation: &Observation) -> Option<Plan> {
             if let Some(etcd) = observation.found_etcd().filter(|etcd| kubeadm && is_unused(observation, etcd)) {
                 let reference = &etcd.reference;
                 message += &format!(
-                    "; if it has Machines, delete {reference} before it: it is not gone until the Cluster has no other \
-                     Machine"
+                    "; if it has Machines, delete {reference} first: the control plane is not gone until the Cluster \
+                     has no other Machine"
                 );
                 if reference.group == names::ETCD_CLUSTER_GROUP {
                     let (annotation, name) = (names::CONFIRM_DELETION_ANNOTATION, &reference.name);
-                    message += &format!(". To delete that, give it annotation {annotation}: {name}");
+                    message += &format!(". To delete {reference}, give it the annotation {annotation}: {name}");
                 }
             }
             Some(block(reasons::CONTROL_PLANE_INVALID, message))
@@ -225,8 +225,8 @@ fn backs_off(observation: &Observation) -> Option<Plan> {
     let Some(by) = &observation.reads.field_manager else { return Some(Plan::Do(Step::Read(Need::FieldManager))) };
     let found = control_plane.endpoints.as_deref().unwrap_or_default().join(",");
     let message = format!(
-        "{by} overwrites {}.endpoints of {} with {found}; the control plane is paused, and the endpoints are written again \
-         at {}: leave this field out of what {by} applies, or let it apply {}",
+        "{by} overwrites {}.endpoints of {} with {found}. The control plane is paused, and this controller writes the \
+         endpoints again at {}. Leave this field out of what {by} applies, or have {by} apply {}",
         control_plane.adapter.field(),
         control_plane.reference,
         written.due(),
@@ -239,9 +239,10 @@ fn backs_off(observation: &Observation) -> Option<Plan> {
 fn write_endpoints(observation: &Observation, endpoints: &[String], control_plane: &ControlPlaneView) -> Plan {
     if observation.cluster.topology {
         let message = format!(
-            "a ClusterClass manages {}, and would revert what is written into it; its variables and patches cannot know etcd's \
-             endpoints, which change when a member is replaced: create the Cluster without spec.topology, or have a runtime \
-             extension of the class write {} into {}.endpoints, and follow them",
+            "a ClusterClass manages {}, and would revert what this controller writes into it. The variables and \
+             patches of the class cannot know etcd's endpoints, which change when a member is replaced. Create the \
+             Cluster without spec.topology; or have a runtime extension of the class write {} into {}.endpoints, and \
+             write them again whenever they change",
             control_plane.reference,
             endpoints.join(","),
             control_plane.adapter.field()
@@ -300,9 +301,9 @@ fn hand_client_over(observation: &Observation, etcd: &EtcdView, control_plane: &
         // It may be of another CA, and nobody renews it.
         (Some(found), Some(Ok(pair))) if !found.ours && found.pair.as_ref() != Some(pair) => {
             let message = format!(
-                "Secret {published} was not made by this provider, and its certificate is not the one of Secret {staged}, \
-                 which etcd's provider made and renews: delete Secret {published} to have it replaced, or add annotation \
-                 {PUBLISHED_BY_HOOK_ANNOTATION}: \"true\" to have it brought up to date"
+                "Secret {published} was not made by this provider, and its certificate differs from the one in Secret \
+                 {staged}, which etcd's provider made and renews. Delete Secret {published} to have it replaced, or \
+                 add the annotation {PUBLISHED_BY_HOOK_ANNOTATION}: \"true\" to it to have it updated"
             );
             block(reasons::CLIENT_CERTIFICATE_DIFFERS, message).again(PEOPLE)
         }

@@ -121,7 +121,8 @@ pub fn way_out(observation: &Observation) -> Option<String> {
     let etcd = observation.found_etcd().filter(|_| is_unknown)?;
     let (reference, annotation) = (&etcd.reference, names::IGNORE_ENDPOINTS_IN_USE_ANNOTATION);
     Some(format!(
-        "If none needs them, and this lasts, set annotation {annotation} of {reference} to its metadata.generation"
+        "If this lasts, and no API server needs these endpoints, set annotation {annotation} of {reference} to the \
+         value of its metadata.generation"
     ))
 }
 

@@ -53,7 +53,10 @@ fn file_problem(kubeadm: &Kubeadm) -> Option<(&'static str, String)> {
             && !mounts.iter().any(|mount| within(path, mount.trim_end_matches('/')))
         {
             // kubeadm compares the beginning of the names, and takes the folder for one that API servers have already.
-            format!("is in {folder}, which API servers do not see: its name begins with {certificates}")
+            format!(
+                "is in {folder}, which API servers do not see: kubeadm takes the folder for mounted, because its name \
+                 begins with {certificates}"
+            )
         } else {
             continue;
         };
@@ -102,13 +105,16 @@ fn certificate_problem(cluster: &str, secrets: &Secrets, shared: &[Shared]) -> O
     }
     shared.iter().find_map(|Shared { name, certificate, key }| {
         if !certificate {
-            return Some(format!("Secret {name} has no tls.crt: add it, or delete the Secret to have Cluster API make one"));
+            return Some(format!(
+                "Secret {name} has no tls.crt: add it, or delete the Secret to have Cluster API make one"
+            ));
         }
         // Every machine but the first joins, and needs all keys: of several, and of the one that replaces a single one.
         (!key).then(|| {
             format!(
-                "Secret {name} has no tls.key: only the first control-plane machine can be made without it, and any change of \
-                 etcd's endpoints makes another one; add it, or delete the Secret to have Cluster API make one"
+                "Secret {name} has no tls.key: only the first control-plane machine can be made without it, and every \
+                 change of etcd's endpoints needs another machine. Add the key, or delete the Secret to have Cluster \
+                 API make one"
             )
         })
     })

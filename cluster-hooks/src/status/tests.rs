@@ -177,7 +177,7 @@ fn what_further_machines_would_join_with_is_told() {
     let begin = "True ControlPlaneRollingOut KubeadmControlPlane demo-cp has replaced its machines, and ";
     let rest = ". API servers may still use https://10.0.0.2:2379, https://10.0.0.3:2379";
     let unknown = says(Joining::Unknown("its API server does not answer".to_owned()));
-    let way_out = ". If none needs them, and this lasts, set annotation etcdcluster.cluster.x-k8s.io/ignore-endpoints-in-use of EtcdCluster demo-etcd to its metadata.generation";
+    let way_out = ". If this lasts, and no API server needs these endpoints, set annotation etcdcluster.cluster.x-k8s.io/ignore-endpoints-in-use of EtcdCluster demo-etcd to the value of its metadata.generation";
     assert!(unknown.starts_with(begin) && unknown.ends_with(&format!("does not answer{rest}{way_out}")), "{unknown}");
     let old = says(Joining::With(parse_list(ENDPOINTS)));
     let would = format!("{begin}another one would join with {}, ", ENDPOINTS.replace(',', ", "));

@@ -160,7 +160,7 @@ fn a_control_plane_that_cannot_take_etcd_is_reported_and_not_touched() {
     let before = world.control_plane.clone();
     insta::assert_snapshot!(world.story(), @r"
     ClaimEtcd
-    block: ControlPlaneInvalid | KubeadmControlPlane demo-cp is made for local etcd, and a change from local to external etcd is refused: create it again with spec.kubeadmConfigSpec.clusterConfiguration.etcd.external: {endpoints: [https://placeholder.invalid:2379], caFile, certFile, keyFile}; if it has Machines, delete EtcdCluster demo-etcd before it: it is not gone until the Cluster has no other Machine. To delete that, give it annotation etcdcluster.cluster.x-k8s.io/confirm-deletion: demo-etcd | None
+    block: ControlPlaneInvalid | KubeadmControlPlane demo-cp is made for local etcd, and a change from local to external etcd is refused: create it again with spec.kubeadmConfigSpec.clusterConfiguration.etcd.external: {endpoints: [https://placeholder.invalid:2379], caFile, certFile, keyFile}; if it has Machines, delete EtcdCluster demo-etcd first: the control plane is not gone until the Cluster has no other Machine. To delete EtcdCluster demo-etcd, give it the annotation etcdcluster.cluster.x-k8s.io/confirm-deletion: demo-etcd | None
     ");
     assert_eq!(before, world.control_plane);
 
@@ -178,7 +178,7 @@ fn a_cluster_class_has_to_write_the_endpoints_itself() {
     Announce
     Pause
     RecordEndpointsInUse(https://10.0.0.1:2379,https://10.0.0.2:2379,https://10.0.0.3:2379)
-    block: ControlPlaneInvalid | a ClusterClass manages KubeadmControlPlane demo-cp, and would revert what is written into it; its variables and patches cannot know etcd's endpoints, which change when a member is replaced: create the Cluster without spec.topology, or have a runtime extension of the class write https://10.0.0.1:2379,https://10.0.0.2:2379,https://10.0.0.3:2379 into spec.kubeadmConfigSpec.clusterConfiguration.etcd.external.endpoints, and follow them | None
+    block: ControlPlaneInvalid | a ClusterClass manages KubeadmControlPlane demo-cp, and would revert what this controller writes into it. The variables and patches of the class cannot know etcd's endpoints, which change when a member is replaced. Create the Cluster without spec.topology; or have a runtime extension of the class write https://10.0.0.1:2379,https://10.0.0.2:2379,https://10.0.0.3:2379 into spec.kubeadmConfigSpec.clusterConfiguration.etcd.external.endpoints, and write them again whenever they change | None
     "#);
 }
 
