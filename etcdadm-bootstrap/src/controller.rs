@@ -133,8 +133,8 @@ async fn steps(context: &Context, config: &Arc<EtcdadmConfig>, reads: &mut Reads
     }
     let last = last.map(|step| step.to_string()).unwrap_or_default();
     Err(Error::Refused(format!(
-        "{STEPS} steps in a row have left more to do, the last was to {last}: most likely another client undoes what this \
-         controller writes; find out which one, and stop it"
+        "after {STEPS} steps in a row there is still more to do; the last step was to {last}. Most likely another \
+         client undoes what this controller writes: find out which one, and stop it"
     )))
 }
 

@@ -50,9 +50,10 @@ pub(super) fn initialize(observation: &Observation, ready: &Ready<'_>) -> Result
         }
         Lock::Held { holder, exists: Some(false), .. } if etcd_cluster_of(ready.machine).is_none() => {
             let message = format!(
-                "Machine {} was to initialize etcd and no longer exists; whether it did is not known. If etcd has members, \
-                 create Secret {init} with their client URLs (key clientUrls) and the cluster's ID (key clusterId), and this Machine joins. If there is no data to \
-                 keep, delete ConfigMap {lock}: a new, empty etcd is initialized then",
+                "Machine {} was to initialize etcd and no longer exists; it is not known whether it has initialized \
+                 etcd. If etcd has members, create Secret {init} with their client URLs (key clientUrls) and the \
+                 cluster's ID (key clusterId), and this Machine then joins. If there is no data to keep, delete \
+                 ConfigMap {lock}: a new, empty etcd is then initialized",
                 holder.machine_name
             );
             Err(block_unwatched(observation, reasons::WAITING_FOR_INITIALIZATION, message))

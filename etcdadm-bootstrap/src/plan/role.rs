@@ -22,8 +22,9 @@ pub(super) fn role(observation: &Observation, ready: &Ready<'_>) -> Result<Role,
     let secret = names::init_secret(&ready.cluster.name);
     if !init.admits(ready.machine) {
         let message = format!(
-            "Machine {} may not join yet: members join in turn, and Secret {secret} does not admit it. The controller of the \
-             EtcdCluster has it admit the Machine when its turn has come; the EtcdCluster's conditions say what comes first",
+            "Machine {} may not join yet: members join in turn, and Secret {secret} does not admit it. The controller \
+             of the EtcdCluster admits the Machine in that Secret when it is its turn; the conditions of the \
+             EtcdCluster say what has to happen first",
             ready.machine.name
         );
         return Err(wait(reasons::WAITING_FOR_ADMISSION, message));

@@ -153,7 +153,7 @@ fn summary(plan: &Plan) -> String {
 #[case::holder_not_read(|s: &mut O| { s.lock = held(None); s.guard = None }, "do read LockHolder")]
 #[case::holder_gone_and_nobody_remembers(
     |s: &mut O| { free_standing(s); s.lock = held(Some(false)); s.guard = None },
-    "block WaitingForInitialization: Machine demo-etcd-7 was to initialize etcd and no longer exists; whether it did is not known. If etcd has members, create Secret demo-etcd-init with their client URLs (key clientUrls) and the cluster's ID (key clusterId), and this Machine joins. If there is no data to keep, delete ConfigMap demo-etcd-lock: a new, empty etcd is initialized then"
+    "block WaitingForInitialization: Machine demo-etcd-7 was to initialize etcd and no longer exists; it is not known whether it has initialized etcd. If etcd has members, create Secret demo-etcd-init with their client URLs (key clientUrls) and the cluster's ID (key clusterId), and this Machine then joins. If there is no data to keep, delete ConfigMap demo-etcd-lock: a new, empty etcd is then initialized"
 )]
 #[case::free_standing_reads_live_too(|s: &mut O| { free_standing(s); s.guard = None }, "do read Guard")]
 #[case::learner_limit_unreadable(
@@ -178,11 +178,11 @@ fn the_first_machine(#[case] change: fn(&mut O), #[case] expected: &str) {
 #[case::even_with_the_lock(|s: &mut O| { s.lock = Lock::Ours; s.guard = Some(Guard::NotInitialized) }, "do create bootstrap Secret demo-etcd-0 to join")]
 #[case::held_back(
     |s: &mut O| s.init.as_mut().unwrap().admitted = Some(admitted(&["another"])),
-    "wait WaitingForAdmission: Machine demo-etcd-0 may not join yet: members join in turn, and Secret demo-etcd-init does not admit it. The controller of the EtcdCluster has it admit the Machine when its turn has come; the EtcdCluster's conditions say what comes first"
+    "wait WaitingForAdmission: Machine demo-etcd-0 may not join yet: members join in turn, and Secret demo-etcd-init does not admit it. The controller of the EtcdCluster admits the Machine in that Secret when it is its turn; the conditions of the EtcdCluster say what has to happen first"
 )]
 #[case::held_back_before_anything_else_is_asked_for(
     |s: &mut O| { s.init.as_mut().unwrap().admitted = Some(admitted(&[])); s.secret_values = Some(FoundValues::Missing(missing(None))) },
-    "wait WaitingForAdmission: Machine demo-etcd-0 may not join yet: members join in turn, and Secret demo-etcd-init does not admit it. The controller of the EtcdCluster has it admit the Machine when its turn has come; the EtcdCluster's conditions say what comes first"
+    "wait WaitingForAdmission: Machine demo-etcd-0 may not join yet: members join in turn, and Secret demo-etcd-init does not admit it. The controller of the EtcdCluster admits the Machine in that Secret when it is its turn; the conditions of the EtcdCluster say what has to happen first"
 )]
 #[case::admitted(
     |s: &mut O| s.init.as_mut().unwrap().admitted = Some(admitted(&["another", "machine-uid"])),
@@ -191,7 +191,7 @@ fn the_first_machine(#[case] change: fn(&mut O), #[case] expected: &str) {
 #[case::from_the_watch(|s: &mut O| s.init_is_live = false, "do read InitSecret")]
 #[case::held_back_by_the_watch(
     |s: &mut O| { s.init_is_live = false; s.init.as_mut().unwrap().admitted = Some(admitted(&["another"])) },
-    "wait WaitingForAdmission: Machine demo-etcd-0 may not join yet: members join in turn, and Secret demo-etcd-init does not admit it. The controller of the EtcdCluster has it admit the Machine when its turn has come; the EtcdCluster's conditions say what comes first"
+    "wait WaitingForAdmission: Machine demo-etcd-0 may not join yet: members join in turn, and Secret demo-etcd-init does not admit it. The controller of the EtcdCluster admits the Machine in that Secret when it is its turn; the conditions of the EtcdCluster say what has to happen first"
 )]
 #[case::values_come_first(|s: &mut O| { s.init_is_live = false; s.secret_values = None }, "do read SecretValues")]
 #[case::unrenderable_costs_no_look(
