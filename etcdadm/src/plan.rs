@@ -198,9 +198,9 @@ fn may_be_own(listed: &Member, observation: &Observation) -> bool {
 fn occupied(other: &Member, observation: &Observation) -> String {
     let Observation { own_name, own_url, .. } = observation;
     format!(
-        "{own_url}, the peer URL of this machine, is that of member {:x} ({}), and this machine is {own_name}. It joins \
-         when that member, which had the address before, has been removed. If its machine still runs, two machines have \
-         one address: give one of them another",
+        "the peer URL of this machine, {own_url}, is also that of member {:x} ({}), and this machine is {own_name}. \
+         This machine joins when that member, which had the address before, has been removed. If the machine of that \
+         member still runs, two machines have one address: give one of them another address",
         other.id, other.name
     )
 }
@@ -216,10 +216,11 @@ fn was_removed(observation: &Observation) -> Option<String> {
             record.member_id, record.cluster_id
         )),
         Some(record) if record.is_in_doubt() => Some(format!(
-            "this machine has lost the data of its learner {:x}, and was about to remove that from its cluster. The \
-             cluster does not list it any longer, and has not confirmed to this machine that it has removed it: \
-             somebody else may have, so that it stays out. This machine is not added again by itself. To join as a new \
-             member, remove the data directory, /etc/etcd/epoch and /var/lib/etcdadm/member.json",
+            "this machine has lost the data of its learner {:x}, and was about to remove this learner from its \
+             cluster. The cluster no longer lists the learner, and has not confirmed to this machine that it has \
+             removed it. Somebody else may have removed it to keep it out, so this machine is not added again by \
+             itself. To join as a new member, remove the data directory, /etc/etcd/epoch and \
+             /var/lib/etcdadm/member.json",
             record.member_id
         )),
         // Of which cluster it was a member is not known: perhaps of this one, and removed.

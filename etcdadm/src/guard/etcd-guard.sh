@@ -69,7 +69,7 @@ begun'
 case "${1-}" in
 start)
 	grep -qxF "ETCD_DATA_DIR=$data" "$env" ||
-		refuse "$env does not say ETCD_DATA_DIR=$data: etcd would run without the data of this member, as a new cluster. Bring $env back; or stop etcd.service, and run etcdadm join, or init where that was run, once more, with all flags of before"
+		refuse "$env does not say ETCD_DATA_DIR=$data: etcd would start as a new cluster, without the data of this member. Restore $env; or stop etcd.service, and run etcdadm join again with all the flags of before (or etcdadm init, if that was run on this machine)"
 	if has_log; then
 		if [ -e "$outer" ] && ! fits; then
 			refuse "the data in $data is not what this member had when it last stopped or started: it is an older copy, or restored, or another member's. With it the member would forget what it has promised to the others. Put the latest data back; or remove this member from the cluster, then $data, $outer and member.json in /var/lib/etcdadm, and run etcdadm join. Only if this data is known to be the latest, or the whole cluster was restored: remove $outer and start etcd.service"

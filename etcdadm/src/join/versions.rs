@@ -73,10 +73,10 @@ impl Versions {
             return "no member tells its version".to_owned();
         }
         format!(
-            "etcd {} goes with some versions only that these may have, which do not tell theirs: {}; start them, or \
-             remove them from the cluster",
-            self.own,
-            self.silent().join(", ")
+            "these members do not report their versions: {}. Some of the versions that they may have do not work \
+             together with etcd {}; start these members, or remove them from the cluster",
+            self.silent().join(", "),
+            self.own
         )
     }
 
@@ -196,7 +196,7 @@ mod tests {
     #[case::ahead("3.7.3", Some("3.5.0"))]
     fn a_learner_waits_for_a_member_that_may_rule_it_out_or_in(#[case] own: &str, #[case] floor: Option<&str>) {
         let Leave::NotYet(why) = versions(own, &["3.6.16", "?"], floor).to_start(ID, true) else { panic!("{own}") };
-        assert!(why.starts_with(&format!("etcd {own} ")) && why.contains("m2; start them, or remove them"), "{why}");
+        assert!(why.contains(": m2. ") && why.contains(&format!("etcd {own}; start these members, or")), "{why}");
     }
 
     /// While it does not run, it costs the cluster a member.
