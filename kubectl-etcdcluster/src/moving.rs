@@ -221,7 +221,7 @@ pub fn of_staying(snapshot: &Snapshot, resources: &BTreeMap<String, String>, sou
 /// What is said of an object that clusterctl's label would have moved.
 fn without_label(namespace: &str, kind: &str, resource: &str, name: &str) -> String {
     format!(
-        "{kind} {name} would stay behind: clusterctl moves it with its owner, or with a label and without an owner that stays: kubectl -n {namespace} label {resource} {name} {}=",
+        "{kind} {name} would stay behind: clusterctl moves it with its owner or if it has a label, but not if it has an owner that stays. Take any such owner out of metadata.ownerReferences of the object, and set the label: kubectl -n {namespace} label {resource} {name} {}=",
         names::MOVE_LABEL
     )
 }
@@ -229,7 +229,7 @@ fn without_label(namespace: &str, kind: &str, resource: &str, name: &str) -> Str
 /// What is said of one that no label would have moved.
 fn with_owner_that_stays(what: &str) -> String {
     format!(
-        "{what} would stay behind, with all that it owns: clusterctl moves it with its owners, and not if one of them stays: take that one out of its metadata.ownerReferences"
+        "{what} would stay behind, with all that it owns, because clusterctl does not move an object that has an owner that stays. Take that owner out of metadata.ownerReferences of the object"
     )
 }
 

@@ -90,7 +90,7 @@ impl Edit<'_> {
                 count(outdated, "Machine")
             ),
             (false, _) if outdated > 0 => format!(
-                "It starts a rollout, which cannot begin: {} would no longer match the spec.",
+                "It asks for a rollout, which cannot begin now: {} would no longer match the spec.",
                 count(outdated, "Machine")
             ),
             (false, true) => "It ends the rollout that is under way.".to_owned(),

@@ -83,7 +83,7 @@ pub async fn run(arguments: Arguments, options: &Options) -> Result<ExitCode> {
 }
 
 const GO_ON: &str = "the move is not finished, and both sides are paused: run the same command again to go on";
-const UNCLEAR: &str = "both management clusters have Clusters in this namespace, and this is not a move under way: one of them is not paused, or the target has them from elsewhere. docs/move.md says what to do";
+const UNCLEAR: &str = "both management clusters have Clusters in this namespace, but this is not a move that is under way: on one side they are not paused, or the target has them from elsewhere. docs/move.md says what to do";
 const GIVING_UP: &str =
     "what was made in the target is being taken away there: --undo goes on with that, and then lets the source go on";
 

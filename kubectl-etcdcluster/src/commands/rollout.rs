@@ -81,7 +81,7 @@ fn pause(snapshot: &Snapshot) -> Change {
     }
     let mut says = vec![
         format!("{name} is paused: annotation {PAUSED_ANNOTATION} is set."),
-        "From now on the controller changes nothing: no Machine is made or replaced, no member leaves, also if one fails, and a deletion waits. etcd itself works on.".to_owned(),
+        "From now on the controller changes nothing: even if a member fails, no Machine is made or replaced and no member leaves, and a deletion waits. etcd itself keeps working.".to_owned(),
         format!("To go on: kubectl etcdcluster rollout resume {}", arguments(snapshot)),
     ];
     let operation = snapshot.etcd.status.as_ref().and_then(|status| status.operation.as_ref());

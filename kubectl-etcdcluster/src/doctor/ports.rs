@@ -64,7 +64,7 @@ fn of_dialed(dialed: &[Dialed]) -> Vec<Finding> {
         }));
     }
     found.push(Finding::unseen(
-        "the ways between the machines, and those from the manager and the control plane to them: this computer is elsewhere",
+        "the connections between the machines, and those from the manager and the control plane to them, cannot be checked from this computer",
         "",
     ));
     found

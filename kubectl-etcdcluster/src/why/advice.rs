@@ -100,7 +100,7 @@ pub fn advice(reason: &str) -> Advice {
             "Bring the member that the message names back: its machine, or the network to port 2379. A voter that fails for spec.healthCheck.unhealthyAfterSeconds is replaced automatically, unless spec.remediation says otherwise.",
         ),
         r::HEALTH_UNKNOWN => (
-            "what cannot be known is not well, and nobody's fault: nothing is held against a member that could not be checked",
+            "a member whose health is unknown does not count as healthy, and is not blamed: nothing is held against a member that could not be checked",
             "Look at the network between the manager and the members (port 2379): the message says what keeps it from asking.",
         ),
         r::MEMBERSHIP_UNKNOWN => {
@@ -144,7 +144,7 @@ pub fn advice(reason: &str) -> Advice {
             "Compact and defragment, raise etcd.quotaBackendBytes, then disarm the alarm: the message has what ends it.",
         ),
         r::DATA_CORRUPT => (
-            "corrupt: while members have different data, nobody joins, and nobody goes whom a person has not chosen",
+            "corrupt: while members have different data, no member joins, and no member is removed, except members whose Machines a person deletes, and failed members whose Machines are gone",
             "Do as the message says: find out whose data is wrong, delete the Machine of that member, then disarm the alarm.",
         ),
         r::ALARM_RAISED => (
