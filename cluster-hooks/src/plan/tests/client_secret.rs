@@ -68,7 +68,7 @@ fn a_client_secret_of_somebody_else_is_used_if_it_is_the_one_that_etcd_gave() {
     world.stage("2");
     let Plan::Block(hold) = world.settle().1 else { panic!("it expires under a True condition") };
     assert_eq!(hold.reason, reasons::CLIENT_CERTIFICATE_DIFFERS);
-    assert!(hold.message.contains("delete Secret demo-apiserver-etcd-client"), "{}", hold.message);
+    assert!(hold.message.contains("Delete Secret demo-apiserver-etcd-client"), "{}", hold.message);
     assert_eq!(world.published(), Some(&published(&staged)), "it is not ours to change");
 }
 
