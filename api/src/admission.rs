@@ -4,7 +4,7 @@
 use k8s_openapi::jiff::Timestamp;
 use std::collections::BTreeMap;
 
-/// The admitted Machines by UID, each with the time since when it may join.
+/// The admitted Machines by UID, each with the time from which on it may join.
 pub type Admitted = BTreeMap<String, Timestamp>;
 
 /// Writes `<UID>@<RFC 3339 time>` for each Machine, separated by commas.
@@ -14,8 +14,8 @@ pub fn encode<'a>(admitted: impl IntoIterator<Item = (&'a str, Timestamp)>) -> S
     entries.join(",")
 }
 
-/// Reads what [`encode`] writes. An entry without a readable time admits nobody: a person who edits the Secret must
-/// not be able to make one controller see a member that the other does not see.
+/// Reads what [`encode`] writes. An entry without a readable time admits nobody: otherwise, a person who edits the
+/// Secret could make one controller see a member that the other does not see.
 #[must_use]
 pub fn decode(text: &str) -> Admitted {
     let entry = |entry: &str| {

@@ -3,9 +3,9 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
-/// All wanted members are healthy voters, and what the control plane needs is published. Mirrors `status.ready`.
+/// All wanted members are healthy voters, and what the control plane needs is published. `status.ready` says the same.
 pub const READY: &str = "Ready";
-/// A quorum of the voters answers, and no alarm makes etcd refuse writes: it can be written to.
+/// A quorum of the voters answers, and no alarm makes etcd refuse writes: etcd can be written to.
 pub const AVAILABLE: &str = "Available";
 /// The first member is up: others can join.
 pub const INITIALIZED: &str = "Initialized";
@@ -13,37 +13,39 @@ pub const INITIALIZED: &str = "Initialized";
 pub const CERTIFICATES_AVAILABLE: &str = "CertificatesAvailable";
 /// Every member answers its health check.
 pub const MEMBERS_HEALTHY: &str = "MembersHealthy";
-/// etcd has raised no alarm; the message names those that it has raised, and what ends them.
+/// etcd has raised no alarm. Otherwise the message names the alarms, and says what ends them.
 pub const NO_ALARMS: &str = "NoAlarms";
 /// `status.endpoints` names at least one voter.
 pub const ENDPOINTS_AVAILABLE: &str = "EndpointsAvailable";
-/// Members are being added until there are `replicas`; the message says what is waited for.
+/// Members are being added until there are `replicas`. The message says what they wait for.
 pub const SCALING_UP: &str = "ScalingUp";
-/// There are more Machines than wanted; the message says which of them go and what they wait for.
+/// There are more Machines than wanted. The message says which of them go, and what they wait for.
 pub const SCALING_DOWN: &str = "ScalingDown";
-/// Every Machine is Ready, as Cluster API says it of each.
+/// Every Machine is Ready by its own condition, which is Cluster API's.
 pub const MACHINES_READY: &str = "MachinesReady";
 /// Machines that do not match the spec are being replaced.
 pub const ROLLING_OUT: &str = "RollingOut";
 /// Every Machine was made from the present spec.
 pub const MACHINES_UP_TO_DATE: &str = "MachinesUpToDate";
-/// A Machine that was deleted is on its way out; the message says what it waits for.
+/// A Machine was deleted and is on its way out. The message says what it waits for.
 pub const MACHINES_DELETING: &str = "MachinesDeleting";
-/// A member is being replaced that has failed, or a Machine is marked for remediation; the message says what it waits for.
+/// A failed member is being replaced, or a Machine is marked for remediation. The message says what it waits for.
 pub const REMEDIATING: &str = "Remediating";
 /// The Cluster or the EtcdCluster is paused: nothing is changed.
 pub const PAUSED: &str = "Paused";
-/// The object is being deleted; the message says what is waited for.
+/// The object is being deleted. The message says what the deletion waits for.
 pub const DELETING: &str = "Deleting";
-/// On a Machine (Cluster API's own type): all that Cluster API knows of it is well.
+/// On a Machine (Cluster API's own type): as far as Cluster API knows, all is well with the Machine.
 pub const MACHINE_READY: &str = "Ready";
-/// On a Machine (Cluster API's own type, left to whoever owns the Machine): it matches the spec of its EtcdCluster.
+/// On a Machine (Cluster API's own type, which Cluster API leaves to the Machine's owner): the Machine matches the spec
+/// of its EtcdCluster.
 pub const MACHINE_UP_TO_DATE: &str = "UpToDate";
 /// On an EtcdadmConfig: the bootstrap Secret exists.
 pub const DATA_SECRET_AVAILABLE: &str = "DataSecretAvailable";
 /// On a Cluster: the state of the etcd that it names.
 pub const MANAGED_EXTERNAL_ETCD_READY: &str = "ManagedExternalEtcdReady";
-/// On a KubeadmControlPlane (Cluster API's own type, left to whoever manages an external etcd): etcd is Ready.
+/// On a KubeadmControlPlane (Cluster API's own type, which Cluster API leaves to whoever manages an external etcd):
+/// etcd is Ready.
 pub const ETCD_CLUSTER_HEALTHY: &str = "EtcdClusterHealthy";
 
 /// Reasons, in the order in which a cluster meets them.
@@ -58,7 +60,7 @@ pub mod reasons {
     pub const CLUSTER_USES_ANOTHER_ETCD: &str = "ClusterUsesAnotherEtcd";
     /// More than one Cluster names this EtcdCluster.
     pub const CLAIMED_BY_SEVERAL_CLUSTERS: &str = "ClaimedBySeveralClusters";
-    /// Machines carry the EtcdCluster's label, and it does not control them.
+    /// Machines carry the EtcdCluster's label, and the EtcdCluster does not control them.
     pub const MACHINES_NOT_OWNED: &str = "MachinesNotOwned";
     /// The Cluster's infrastructure is not provisioned yet.
     pub const WAITING_FOR_CLUSTER_INFRASTRUCTURE: &str = "WaitingForClusterInfrastructure";
@@ -66,7 +68,7 @@ pub mod reasons {
     pub const PAUSED: &str = "Paused";
     /// Neither the Cluster nor the object is paused.
     pub const NOT_PAUSED: &str = "NotPaused";
-    /// Nothing is paused, and the EtcdCluster or a Machine carries the mark of what clusterctl has moved away.
+    /// Nothing is paused, and the EtcdCluster or a Machine carries clusterctl's mark of objects that it has moved away.
     pub const MOVED_AWAY: &str = "MovedAway";
     /// The object is being deleted.
     pub const DELETING: &str = "Deleting";
@@ -90,11 +92,11 @@ pub mod reasons {
     pub const WAITING_FOR_MACHINE_ADDRESS: &str = "WaitingForMachineAddress";
     /// A Machine has an address and its member does not answer yet.
     pub const WAITING_FOR_MEMBER: &str = "WaitingForMember";
-    /// A Machine's start-up grace is over and no member of it has answered.
+    /// A Machine's start-up grace is over, and no member on it has answered.
     pub const MACHINE_NOT_BOOTING: &str = "MachineNotBooting";
     /// A member is still a learner.
     pub const WAITING_FOR_PROMOTION: &str = "WaitingForPromotion";
-    /// A member fails its health check: nothing is added before it is well again.
+    /// A member fails its health check: no member is added before that one is well again.
     pub const WAITING_FOR_HEALTHY_MEMBERS: &str = "WaitingForHealthyMembers";
     /// The member list cannot be read, or disagrees with what the members say.
     pub const MEMBERSHIP_UNKNOWN: &str = "MembershipUnknown";
@@ -112,13 +114,14 @@ pub mod reasons {
     pub const NOT_SCALING_DOWN: &str = "NotScalingDown";
     /// A member is being replaced: it has failed for long enough, or its Machine was marked for remediation.
     pub const REPLACING_MEMBER: &str = "ReplacingMember";
-    /// A Machine is marked for remediation, and something comes first.
+    /// A Machine is marked for remediation, and something else comes first.
     pub const WAITING_FOR_REMEDIATION: &str = "WaitingForRemediation";
     /// No failed member is being replaced, and no Machine is marked for remediation.
     pub const NOT_REMEDIATING: &str = "NotRemediating";
     /// A replacement has failed or is marked too, and the next one begins when the time of `spec.remediation` is over.
     pub const REMEDIATION_DELAYED: &str = "RemediationDelayed";
-    /// A replacement has failed or is marked too, after as many replacements in a row as `spec.remediation.maxRetry` allows.
+    /// A replacement has failed or is marked too, after as many replacements in a row as `spec.remediation.maxRetry`
+    /// allows.
     pub const REMEDIATION_LIMIT_REACHED: &str = "RemediationLimitReached";
     /// Fewer than a quorum of the voters answer.
     pub const QUORUM_LOST: &str = "QuorumLost";
@@ -126,7 +129,7 @@ pub mod reasons {
     pub const CLUSTER_ID_CHANGED: &str = "ClusterIDChanged";
     /// The EtcdCluster is being deleted, and nobody has confirmed that its data may go.
     pub const DELETION_NOT_CONFIRMED: &str = "DeletionNotConfirmed";
-    /// A Machine was deleted whose member is the only one with the data.
+    /// A Machine was deleted, and its member is the only one with the data.
     pub const WOULD_LOSE_DATA: &str = "WouldLoseData";
     /// A Machine was deleted, and removing its member now would leave the cluster with less than it needs.
     pub const WAITING_FOR_SAFE_REMOVAL: &str = "WaitingForSafeRemoval";
@@ -134,7 +137,7 @@ pub mod reasons {
     pub const REMOVING_MEMBER: &str = "RemovingMember";
     /// No Machine is being deleted.
     pub const NO_MACHINES_DELETING: &str = "NoMachinesDeleting";
-    /// A member disappeared from the member list though nothing of ours removed it.
+    /// A member disappeared from the member list, and we did not remove it.
     pub const MEMBER_MISSING: &str = "MemberMissing";
     /// Nothing is known of a member's health.
     pub const HEALTH_UNKNOWN: &str = "HealthUnknown";
@@ -166,22 +169,22 @@ pub mod reasons {
     pub const NOT_ROLLING_OUT: &str = "NotRollingOut";
     /// A Machine is not Ready by its own condition.
     pub const NOT_READY: &str = "NotReady";
-    /// Whether a Machine is Ready is not known: its own condition says so, or is not there yet.
+    /// It is not known whether a Machine is Ready: its own condition says so, or is not there yet.
     pub const READY_UNKNOWN: &str = "ReadyUnknown";
     /// There is no Machine.
     pub const NO_REPLICAS: &str = "NoReplicas";
-    /// The members cannot go to the etcd version of the spec in one step, or not at all.
+    /// The members cannot change to the etcd version of the spec in one step, or cannot change to it at all.
     pub const UNSUPPORTED_VERSION_CHANGE: &str = "UnsupportedVersionChange";
 
     /// An EtcdadmConfig without an owner Machine.
     pub const WAITING_FOR_MACHINE: &str = "WaitingForMachine";
     /// It is not the Machine's turn to become a member yet.
     pub const WAITING_FOR_ADMISSION: &str = "WaitingForAdmission";
-    /// Another Machine initializes the cluster; this one joins when that is done.
+    /// Another Machine initializes the cluster. This one joins afterwards.
     pub const WAITING_FOR_INITIALIZATION: &str = "WaitingForInitialization";
     /// A Secret that a file of the spec refers to is missing, or has no such key.
     pub const WAITING_FOR_FILE_SECRET: &str = "WaitingForFileSecret";
-    /// The API server refused what was to be read or written (a permission, a webhook, a rule); the message has its answer.
+    /// The API server refused a read or a write (a permission, a webhook, a rule). The message has its answer.
     pub const REFUSED: &str = "RefusedByApiServer";
     /// The spec cannot be rendered; the message names the field.
     pub const INVALID_SPEC: &str = "InvalidSpec";
@@ -190,13 +193,13 @@ pub mod reasons {
 
     /// On a Cluster: no object of the named kind and name exists.
     pub const ETCD_NOT_FOUND: &str = "EtcdNotFound";
-    /// On a Cluster: the named kind is not served, or no etcd provider.
+    /// On a Cluster: the named kind is not served, or is not an etcd provider.
     pub const ETCD_KIND_INVALID: &str = "EtcdKindInvalid";
     /// On a Cluster: the named etcd belongs to another Cluster.
     pub const ETCD_BELONGS_TO_ANOTHER_CLUSTER: &str = "EtcdBelongsToAnotherCluster";
     /// On a Cluster: etcd is not ready.
     pub const WAITING_FOR_ETCD: &str = "WaitingForEtcd";
-    /// On a Cluster: it has no control plane yet, or it is not there.
+    /// On a Cluster: it names no control plane yet, or the control plane does not exist.
     pub const WAITING_FOR_CONTROL_PLANE: &str = "WaitingForControlPlane";
     /// On a Cluster: the control plane is not made for external etcd.
     pub const CONTROL_PLANE_INVALID: &str = "ControlPlaneInvalid";
@@ -206,12 +209,13 @@ pub mod reasons {
     pub const ETCD_ENDPOINTS_INVALID: &str = "EtcdEndpointsInvalid";
     /// On a Cluster: a Secret that the user has supplied for all control-plane machines to share is incomplete.
     pub const SHARED_CERTIFICATES_INVALID: &str = "SharedCertificatesInvalid";
-    /// On a Cluster and its control plane: all is handed over, and some API servers still use earlier endpoints.
+    /// On a Cluster and its control plane: etcd is handed over, and some API servers still use earlier endpoints.
     pub const CONTROL_PLANE_ROLLING_OUT: &str = "ControlPlaneRollingOut";
-    /// On a Cluster: somebody overwrites etcd's endpoints in the control plane again and again, and they are not written
-    /// again at once.
+    /// On a Cluster: somebody overwrites etcd's endpoints in the control plane again and again, so the hook waits
+    /// before it writes them again.
     pub const ENDPOINTS_REVERTED_BY_OTHERS: &str = "EndpointsRevertedByOthers";
-    /// On a Cluster: there is a client Secret that is not ours, with another certificate than etcd's provider has made.
+    /// On a Cluster: there is a client Secret that the hook has not made, and its certificate is not that of etcd's
+    /// provider.
     pub const CLIENT_CERTIFICATE_DIFFERS: &str = "ClientCertificateDiffers";
     /// The Cluster names another etcd than the one that its control plane runs on.
     pub const ETCD_REPLACED: &str = "EtcdReplaced";
@@ -225,7 +229,7 @@ pub mod reasons {
     pub const WAITING_FOR_ETCD_DELETION: &str = "WaitingForEtcdDeletion";
     /// On a Cluster: deletion waits for the control plane's user, who has paused it.
     pub const CONTROL_PLANE_PAUSED: &str = "ControlPlanePaused";
-    /// On a Cluster: of the deletion only Cluster API's own part is left.
+    /// On a Cluster: etcd is deleted, and only Cluster API's own part of the deletion is left.
     pub const ETCD_DELETED: &str = "EtcdDeleted";
 }
 
@@ -238,7 +242,7 @@ pub struct Draft {
     pub status: Option<bool>,
     /// One of [`reasons`].
     pub reason: &'static str,
-    /// What is waited for and what would help. It may be empty when all is well.
+    /// What the object waits for, and what would help. It may be empty when all is well.
     pub message: String,
 }
 
@@ -249,15 +253,15 @@ impl Draft {
         Self { type_, status: Some(status), reason, message: message.into() }
     }
 
-    /// A condition of which nothing is known.
+    /// A condition whose status is Unknown.
     #[must_use]
     pub fn unknown(type_: &'static str, reason: &'static str, message: impl Into<String>) -> Self {
         Self { type_, status: None, reason, message: message.into() }
     }
 
-    /// Keeps the message of `before` where the two differ only in their last part, `answer`, and there only in numbers
-    /// and identifiers: a port, a time, or the ID that a webhook gives each request. So the same failure is not told
-    /// again. In what comes before the answer numbers count: they may be part of names.
+    /// Takes the message of `before` if the two messages differ only in their last part, `answer`, and there only in
+    /// numbers and identifiers: a port, a time, or the ID that a webhook gives each request. So the same failure is not
+    /// reported again. In the part before `answer`, a number is a difference: it may be part of a name.
     #[must_use]
     pub fn in_the_words_of(self, before: &[Condition], answer: &str) -> Self {
         let Some(exactly) = self.message.strip_suffix(answer) else { return self };
@@ -272,7 +276,7 @@ impl Draft {
         }
     }
 
-    /// The same of a message that is a refusal: what it was asked for, ": ", and the answer.
+    /// The same for a message that reports a refusal: what was asked for, ": ", and the answer.
     #[must_use]
     pub fn in_known_words(self, before: &[Condition]) -> Self {
         let answer = answer_in(&self.message).to_owned();
@@ -286,8 +290,8 @@ pub fn answer_in(refusal: &str) -> &str {
     refusal.split_once(": ").map_or(refusal, |(_, answer)| answer)
 }
 
-/// So many hexadecimal digits count as an identifier even without a decimal one among them; fewer may be a word, such
-/// as "bad".
+/// A word of this many hexadecimal digits counts as an identifier even if no decimal digit is among them. A shorter one
+/// may be a real word, such as "bad".
 const IDENTIFIER: usize = 4;
 
 /// The words of a text without numbers and identifiers.
@@ -327,7 +331,7 @@ pub fn from_drafts(before: &[Condition], drafts: Vec<Draft>, generation: Option<
     conditions
 }
 
-/// Whether each condition of `after` has the status that it had before: only words differ.
+/// Whether each condition of `after` has the status that it had before, so that only reasons and messages differ.
 #[must_use]
 pub fn same_states(before: &[Condition], after: &[Condition]) -> bool {
     after.iter().all(|new| before.iter().any(|old| old.type_ == new.type_ && old.status == new.status))

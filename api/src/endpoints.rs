@@ -1,5 +1,5 @@
-//! Lists of endpoints that API servers may be using, as the annotation `endpoints-in-use` of the etcd-provider contract has
-//! them.
+//! Lists of endpoints that API servers may be using, in the form of the annotation `endpoints-in-use` of the
+//! etcd-provider contract.
 
 use std::collections::BTreeSet;
 use std::fmt::{self, Display};
@@ -7,14 +7,16 @@ use std::fmt::{self, Display};
 /// Client URLs that API servers are started with together.
 pub type EndpointList = BTreeSet<String>;
 
-/// Every list of endpoints that some API server may have been started with. None of them is empty.
+/// Every list of endpoints that some API server may have been started with. No list is empty.
 ///
-/// They are kept apart: how many members may fail depends on the list that an API server has, and not on all of them together.
+/// The lists are kept apart: how many members may fail depends on the list of one API server, and not on all lists
+/// together.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EndpointLists(BTreeSet<EndpointList>);
 
 impl EndpointLists {
-    /// Reads lists with semicolons between them, and commas between the URLs of each. Whatever else it is, is a URL.
+    /// Reads lists that are separated by semicolons, with commas between the URLs of each. Everything else in the text
+    /// counts as a URL.
     #[must_use]
     pub fn parse(text: &str) -> Self {
         text.split(';').map(parse_list).collect()
@@ -25,13 +27,13 @@ impl EndpointLists {
         self.0.iter()
     }
 
-    /// No API server uses any.
+    /// Whether no API server uses any endpoint.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Every URL of all the lists, once.
+    /// Every URL of all the lists, each once.
     #[must_use]
     pub fn urls(&self) -> BTreeSet<&str> {
         self.0.iter().flatten().map(String::as_str).collect()
@@ -56,7 +58,7 @@ impl FromIterator<EndpointList> for EndpointLists {
     }
 }
 
-/// Sorted, each once: the same lists are always the same text.
+/// The lists are sorted, and each stands there once, so the same lists always give the same text.
 impl Display for EndpointLists {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let list = |list: &EndpointList| list.iter().map(String::as_str).collect::<Vec<_>>().join(",");

@@ -20,11 +20,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// Stricter than OpenAPI's `date-time`: an object with a time that we cannot read could not be read at all. The second part
-/// refuses days that no month has.
+/// Stricter than OpenAPI's `date-time`: if the object had a time that we cannot read, we could not read the object at
+/// all. The second part refuses days that no month has.
 const TIME_RULE: &str = "self.matches(r'^2[0-9]{3}-[0-9]{2}-[0-9]{2}T([01][0-9]|2[0-3])(:[0-5][0-9]){2}([.][0-9]{1,9})?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$') && timestamp(self) > timestamp('1990-01-01T00:00:00Z')";
 
-/// What the etcd cluster should be.
+/// Desired state of an EtcdCluster.
 #[derive(CustomResource, KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[kube(
     group = "etcdcluster.cluster.x-k8s.io",
@@ -128,57 +128,60 @@ const TIME_RULE: &str = "self.matches(r'^2[0-9]{3}-[0-9]{2}-[0-9]{2}T([01][0-9]|
 )]
 #[serde(rename_all = "camelCase")]
 pub struct EtcdClusterSpec {
-    /// Members of the cluster: 1, 3, 5 or 7. May be changed later: Machines are added, or deleted once their members may
-    /// leave etcd.
+    /// Number of members of the etcd cluster: 1, 3, 5 or 7. Defaults to 3. You can change it later. The controller then
+    /// adds Machines, or deletes the surplus ones, and each of those goes once its member may leave etcd.
     #[serde(default = "default_replicas")]
     #[x_kube(validation = Rule::new("self in [1, 3, 5, 7]").message("replicas must be 1, 3, 5 or 7: an even number of members survives no more failures than one less, and more than 7 slow every write down"))]
     pub replicas: i32,
 
-    /// Template of the infrastructure that each member's Machine runs on, in the namespace of the EtcdCluster.
+    /// Reference to the template for the infrastructure of the members' Machines. The template must be in the namespace
+    /// of the EtcdCluster.
     pub infrastructure_template: InfrastructureTemplateRef,
 
-    /// How each member is set up.
+    /// How each member is set up: the spec of the EtcdadmConfig that the controller makes for it.
     #[serde(default)]
     pub etcdadm_config_spec: EtcdadmConfigSpec,
 
-    /// When a member counts as unhealthy.
+    /// How often members are checked, when a member counts as unhealthy, and how long a Machine has to become a member.
     #[serde(default)]
     pub health_check: HealthCheck,
 
-    /// What is done about a voter that counts as unhealthy.
+    /// What the controller does about a voter that counts as unhealthy, and about a Machine that is marked for
+    /// remediation.
     #[serde(default)]
     pub remediation: Remediation,
 
-    /// What is done about Machines that no longer match the spec.
+    /// What the controller does about Machines that no longer match the spec.
     #[serde(default)]
     pub rollout_strategy: RolloutStrategy,
 
-    /// From this time on, Machines that were made before it are replaced as if they did not match the spec. With
-    /// `rolloutStrategy.type: OnDelete` they are only counted.
+    /// Time, such as 2026-11-23T04:00:00Z, after which all Machines that were made before it are replaced, as if they
+    /// did not match the spec. With `rolloutStrategy.type: OnDelete`, they are only counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>", length(max = 64))]
     #[x_kube(validation = Rule::new(TIME_RULE).message("must be a time such as 2026-11-23T04:00:00Z"))]
     pub rollout_after: Option<Time>,
 
-    /// Machines are replaced before something of theirs ends.
+    /// When Machines are replaced because something on them expires soon.
     #[serde(default)]
     pub rollout_before: RolloutBefore,
 
-    /// What the members' Machines carry.
+    /// Metadata and fields of the members' Machines.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub machine_template: Option<MachineTemplate>,
 
-    /// Kinds of address to reach the members by, the preferred first. A Machine's first address of the first kind that
-    /// it has is used. Default: InternalIP, ExternalIP, InternalDNS, ExternalDNS, Hostname.
+    /// Kinds of address at which members are reached, the preferred kind first. The controller takes the first kind of
+    /// which a Machine has an address, and uses the Machine's first address of that kind. Defaults to InternalIP,
+    /// ExternalIP, InternalDNS, ExternalDNS, Hostname.
     #[serde(default = "default_address_types")]
     #[schemars(length(min = 1, max = 5))]
     #[x_kube(validation = Rule::new("self.all(a, self.exists_one(b, a == b))").message("addressTypes names one kind twice"))]
     pub address_types: Vec<AddressType>,
 
-    /// Whether a client certificate for Prometheus is kept in the Secret `CLUSTER-etcd-metrics-client` (`tls.crt`,
-    /// `tls.key`, `ca.crt`), for etcd's own metrics on the client port. This certificate also gives full access to
-    /// etcd's data, so restrict who may read the Secret. Default false. When it is set back to false, the Secret stays,
-    /// and is not renewed.
+    /// Whether the controller keeps a client certificate for Prometheus in the Secret `CLUSTER-etcd-metrics-client`
+    /// (`tls.crt`, `tls.key`, `ca.crt`). It is for etcd's own metrics on the client port. The certificate also gives
+    /// full access to etcd's data, so restrict who may read the Secret. Defaults to false. If you set the field back to
+    /// false, the Secret stays, and is no longer renewed.
     #[serde(default)]
     pub metrics_client_secret: bool,
 }
@@ -197,25 +200,26 @@ fn default_address_types() -> Vec<AddressType> {
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = Rule::new("has(self.apiVersion) != has(self.apiGroup)").message("set either apiGroup (the served version is found) or apiVersion, not both or neither"))]
 pub struct InfrastructureTemplateRef {
-    /// Group and version of the template, such as `infrastructure.cluster.x-k8s.io/v1beta1`. Only the group is used:
-    /// the version is the one that the API server serves for Cluster API's contract.
+    /// API group and version of the template, such as `infrastructure.cluster.x-k8s.io/v1beta1`. Only the group is
+    /// used: the version is the one that the API server serves for Cluster API's contract. Set either this field or
+    /// `apiGroup`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 317))]
     #[x_kube(validation = Rule::new(r"self.matches(r'^[^/\s]+/[^/\s]+$')").message("apiVersion must be <group>/<version>, such as infrastructure.cluster.x-k8s.io/v1beta1"))]
     pub api_version: Option<String>,
-    /// Group of the template, such as `infrastructure.cluster.x-k8s.io`.
+    /// API group of the template, such as `infrastructure.cluster.x-k8s.io`. Set either this field or `apiVersion`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     #[x_kube(validation = Rule::new("!self.contains('/')").message("apiGroup must be a group without a version, such as infrastructure.cluster.x-k8s.io"))]
     pub api_group: Option<String>,
-    /// Kind of the template; must end in `Template`.
+    /// Kind of the template. It must end in `Template`.
     #[schemars(length(min = 1, max = 63))]
     #[x_kube(validation = Rule::new("self.endsWith('Template') && self != 'Template'").message("kind must be that of a template, such as DockerMachineTemplate"))]
     pub kind: String,
     /// Name of the template.
     #[schemars(length(min = 1, max = 253))]
     pub name: String,
-    /// May be given if it is the EtcdCluster's own namespace; another one is refused.
+    /// Namespace of the template. If you set it, it must be the EtcdCluster's own namespace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 63))]
     pub namespace: Option<String>,
@@ -233,23 +237,24 @@ impl InfrastructureTemplateRef {
     }
 }
 
-/// When a member counts as unhealthy.
+/// How often members are checked, when a member counts as unhealthy, and how long a Machine has to become a member.
 #[derive(KubeSchema, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = Rule::new("self.unhealthyAfterSeconds >= self.intervalSeconds").message("unhealthyAfterSeconds must be at least intervalSeconds: one check has to fail first"))]
 pub struct HealthCheck {
-    /// Seconds between two checks of a member. Default 10.
+    /// Seconds between two checks of a member. Defaults to 10.
     #[serde(default = "default_interval")]
     #[schemars(range(min = 1, max = 3600))]
     pub interval_seconds: i32,
-    /// Seconds of failing checks after which a member counts as unhealthy. Default 60.
+    /// Seconds for which the checks of a member have to fail until it counts as unhealthy. Must be at least
+    /// `intervalSeconds`. Defaults to 60.
     #[serde(default = "default_unhealthy_after")]
     #[schemars(range(min = 1, max = 86400))]
     pub unhealthy_after_seconds: i32,
-    /// Seconds that a Machine has to become a member, from the moment it may boot. After that, MachineNotBooting is
-    /// reported, and the next Machine is admitted if that is safe. After twice as long, or up to six times where others
-    /// before it did not become members either, the Machine is replaced, unless `remediation.mode` is Report. Default
-    /// 600.
+    /// Seconds that a Machine has to become a member, from the moment it may boot. When they are over,
+    /// MachineNotBooting is reported, and the next Machine is admitted if that is safe. After twice this time, the
+    /// Machine is replaced, unless `remediation.mode` is Report. If Machines before it did not become members either,
+    /// that takes longer: up to six times this time. Defaults to 600.
     #[serde(default = "default_grace")]
     #[schemars(range(min = 1, max = 86400))]
     pub startup_grace_seconds: i32,
@@ -295,43 +300,49 @@ impl HealthCheck {
     }
 }
 
-/// The schema refuses what is less than 1.
+/// The duration. The schema refuses a value below 1; here, a negative one gives the default.
 fn seconds(seconds: i32, default: fn() -> i32) -> Duration {
     Duration::from_secs(u64::try_from(seconds).unwrap_or_else(|_| default().unsigned_abs().into()))
 }
 
-/// What is done about a voter that counts as unhealthy. The limits are those of KubeadmControlPlane's remediation: they are
-/// for a replacement that fails too, and not for several members that fail by themselves.
+/// What the controller does about a voter that counts as unhealthy, and about a Machine that is marked for remediation.
+/// The limits are those of KubeadmControlPlane's remediation: they apply to a replacement that fails too, and not to
+/// several members that fail by themselves.
 #[derive(KubeSchema, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Remediation {
-    /// Replace: its Machine is deleted when a replacement is up, as far as that is safe. Report: it is only reported, and a
-    /// person deletes the Machine. Default Replace.
+    /// What the controller does about an unhealthy voter. Replace: when a replacement is up, it deletes the voter's
+    /// Machine, as far as that is safe. Report: it only reports the voter, and a person deletes the Machine. Defaults
+    /// to Replace.
     #[serde(default)]
     pub mode: RemediationMode,
-    /// How many replacements in a row that fail too are replaced. After that the next one waits for a person, or until
-    /// `minHealthyPeriodSeconds` are over. Not set: there is no limit.
+    /// Number of failing replacements in a row that the controller replaces. After that, the next one waits for a
+    /// person, or until `minHealthyPeriodSeconds` are over. With 0, the first replacement that fails already waits. If
+    /// not set, there is no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 1000))]
     pub max_retry: Option<i32>,
-    /// Seconds between replacing a member and replacing its replacement that fails too. Default 0. With 0, a replacement that
-    /// is healthy, and whose Machine is marked for remediation, waits for `minHealthyPeriodSeconds`.
+    /// Seconds from the decision to replace a member until its replacement, if that fails too, is replaced. Defaults to
+    /// 0. With 0, a replacement that is healthy, but whose Machine is marked for remediation, waits for
+    /// `minHealthyPeriodSeconds`.
     #[serde(default)]
     #[schemars(range(min = 0, max = 86400))]
     pub retry_period_seconds: i32,
-    /// Seconds after which a failing replacement no longer counts as failing for the reason of its predecessor. Default 3600.
+    /// Seconds from the decision on a replacement in which the replacement, if it fails too, counts as failing for the
+    /// reason of its predecessor. Later, its failure counts as a new one. Defaults to 3600. With 0, every failure
+    /// counts as a new one, and `maxRetry` and `retryPeriodSeconds` have no effect.
     #[serde(default = "default_min_healthy_period")]
     #[schemars(range(min = 0, max = 604_800))]
     pub min_healthy_period_seconds: i32,
 }
 
-/// Whether an unhealthy voter is replaced.
+/// What the controller does about an unhealthy voter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum RemediationMode {
-    /// It is replaced.
+    /// The controller replaces it.
     #[default]
     Replace,
-    /// It is only reported.
+    /// The controller only reports it.
     Report,
 }
 

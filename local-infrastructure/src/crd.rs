@@ -16,14 +16,14 @@ use std::net::Ipv4Addr;
 
 /// API group of the kinds.
 pub const GROUP: &str = "infrastructure.cluster.x-k8s.io";
-/// Held by LocalMachines and LocalClusters until every trace of them is removed.
+/// LocalMachines and LocalClusters have this finalizer until every trace of them is removed.
 pub const FINALIZER: &str = "local.infrastructure.cluster.x-k8s.io";
 /// Field manager of every write.
 pub const FIELD_MANAGER: &str = "local-infrastructure";
-/// Port of API servers where a LocalCluster does not say otherwise.
+/// Port of API servers if a LocalCluster does not say otherwise.
 pub const API_SERVER_PORT: i32 = 6443;
 
-/// What the infrastructure of a cluster should be.
+/// Desired state of a LocalCluster.
 #[derive(CustomResource, KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[kube(
     group = "infrastructure.cluster.x-k8s.io",
@@ -50,11 +50,11 @@ pub const API_SERVER_PORT: i32 = 6443;
 )]
 #[serde(rename_all = "camelCase")]
 pub struct LocalClusterSpec {
-    /// Where the cluster's API servers are reached. Left out, an address of the subnet is reserved until the LocalCluster
-    /// is deleted, with port 6443.
+    /// Host and port at which the cluster's API servers are reached. If not set, the provider reserves an address of
+    /// the subnet, with port 6443, and sets the field. The address stays reserved until the LocalCluster is deleted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub control_plane_endpoint: Option<Endpoint>,
-    /// Names of failure domains to report. They are names only: all machines run on this computer.
+    /// Names of the failure domains to report. They are only names: all machines run on this computer.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(
         length(max = 100),
@@ -68,29 +68,29 @@ pub struct LocalClusterSpec {
 /// Host and port of API servers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Endpoint {
-    /// Host name or address.
+    /// Host name or IP address of the API servers.
     #[schemars(length(min = 1, max = 512))]
     pub host: String,
-    /// Port.
+    /// Port of the API servers.
     #[schemars(range(min = 1, max = 65535))]
     pub port: i32,
 }
 
-/// What the infrastructure of a cluster is.
+/// Observed state of a LocalCluster.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LocalClusterStatus {
-    /// Contract v1beta1: the endpoint can be used.
+    /// Whether the endpoint can be used. Part of version v1beta1 of Cluster API's contract.
     #[serde(default)]
     pub ready: bool,
-    /// Contract v1beta2: progress of the provisioning.
+    /// Progress of the provisioning. Part of version v1beta2 of Cluster API's contract.
     #[serde(default)]
     pub initialization: Initialization,
-    /// Failure domains that Machines can be made for, in the form of the contract v1beta2.
+    /// Failure domains that Machines can be made for, in the form of version v1beta2 of Cluster API's contract.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub failure_domains: Vec<FailureDomain>,
-    /// Ready and Paused.
+    /// Conditions of the LocalCluster: Ready and Paused.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
 }
@@ -99,21 +99,21 @@ pub struct LocalClusterStatus {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FailureDomain {
-    /// Name.
+    /// Name of the failure domain.
     pub name: String,
-    /// Machines of control planes can be there; those of etcd go where these can.
+    /// Whether Machines of control planes can be in this failure domain. Machines of etcd go into the same domains.
     pub control_plane: bool,
 }
 
-/// What the contract v1beta2 asks about the beginning.
+/// Progress of the provisioning. Part of version v1beta2 of Cluster API's contract.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Initialization {
-    /// The infrastructure is there. It never becomes false again.
+    /// Whether the infrastructure is provisioned. It never goes back to false.
     #[serde(default)]
     pub provisioned: bool,
 }
 
-/// What a machine should be.
+/// Desired state of a LocalMachine.
 #[derive(CustomResource, KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[kube(
     group = "infrastructure.cluster.x-k8s.io",
@@ -141,30 +141,32 @@ pub struct Initialization {
 )]
 #[serde(rename_all = "camelCase")]
 pub struct LocalMachineSpec {
-    /// The machine's id, `local:////<namespace>/<name>`. Set by the provider once the machine exists.
+    /// ID of the machine for Cluster API: `local:////<namespace>/<name>`. The provider sets it once the machine exists.
     #[serde(default, rename = "providerID", skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 512))]
     pub provider_id: Option<String>,
-    /// Which addresses the machine has, IPv4 if nothing is said. It is read when the machine is made.
+    /// IP family of the machine's addresses: IPv4, or IPv6 alone. Defaults to IPv4. The provider reads it when it makes
+    /// the machine.
     #[serde(default, skip_serializing_if = "IpFamily::is_default")]
     pub ip_family: IpFamily,
 }
 
-/// What a machine is.
+/// Observed state of a LocalMachine.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LocalMachineStatus {
-    /// Contract v1beta1: the machine exists. It says nothing about whether it has booted.
+    /// Whether the machine exists. The field does not say whether the machine has booted. Part of version v1beta1 of
+    /// Cluster API's contract.
     #[serde(default)]
     pub ready: bool,
-    /// Contract v1beta2: progress of the provisioning.
+    /// Progress of the provisioning. Part of version v1beta2 of Cluster API's contract.
     #[serde(default)]
     pub initialization: Initialization,
-    /// Where the machine is reached.
+    /// Addresses at which the machine is reached.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 128))]
     pub addresses: Vec<Address>,
-    /// Ready, BootstrapSucceeded and Paused.
+    /// Conditions of the LocalMachine: Ready, BootstrapSucceeded and Paused.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
 }
@@ -172,7 +174,7 @@ pub struct LocalMachineStatus {
 /// One address of a machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Address {
-    /// What kind of address it is.
+    /// Kind of the address.
     #[serde(rename = "type")]
     pub kind: AddressType,
     /// The address.
@@ -180,7 +182,7 @@ pub struct Address {
     pub address: String,
 }
 
-/// What machines are made from.
+/// Desired state of a LocalMachineTemplate.
 #[derive(CustomResource, KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[kube(
     group = "infrastructure.cluster.x-k8s.io",
@@ -198,25 +200,25 @@ pub struct Address {
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
 pub struct LocalMachineTemplateSpec {
-    /// The machine.
+    /// Metadata and spec of the LocalMachines that are made from this template.
     pub template: LocalMachineTemplateResource,
 }
 
-/// A LocalMachine to be.
+/// Metadata and spec of a LocalMachine that is made from the template.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LocalMachineTemplateResource {
     /// Labels and annotations of the LocalMachines.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<TemplateMeta>,
-    /// What can be chosen about a LocalMachine; `{}` is enough.
+    /// Spec of the LocalMachines. `{}` is enough.
     pub spec: LocalMachineTemplateResourceSpec,
 }
 
-/// What can be chosen about a LocalMachine.
+/// Fields of a LocalMachine that a template can set.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LocalMachineTemplateResourceSpec {
-    /// Which addresses the machine has, IPv4 if nothing is said.
+    /// IP family of the machine's addresses: IPv4, or IPv6 alone. Defaults to IPv4.
     #[serde(default, skip_serializing_if = "IpFamily::is_default")]
     pub ip_family: IpFamily,
 }
@@ -240,7 +242,7 @@ pub mod conditions {
     pub const BOOTING: &str = "Booting";
     /// The bootstrap failed; the message has the errors and the last lines of the console.
     pub const BOOTSTRAP_FAILED: &str = "BootstrapFailed";
-    /// The machine has been shut down or its plug was pulled.
+    /// The machine has been shut down, or its plug was pulled.
     pub const POWERED_OFF: &str = "PoweredOff";
     /// The machine should run, and its first process is gone.
     pub const NOT_RUNNING: &str = "NotRunning";

@@ -4,9 +4,9 @@ use super::EtcdCluster;
 use crate::names;
 
 impl EtcdCluster {
-    /// The recorded ID of etcd's cluster, in hexadecimal: the annotation's, or else the status's. One of them may be
-    /// lost in a move or a restore, and emptying the annotation must not have the next etcd that answers taken for
-    /// ours.
+    /// The recorded cluster ID of etcd, in hexadecimal: that of the annotation, or else that of the status. A move or a
+    /// restore may lose one of them. If somebody empties the annotation, the next etcd that answers must not be taken
+    /// for ours.
     #[must_use]
     pub fn recorded_cluster_id(&self) -> Option<&str> {
         let annotated = self.metadata.annotations.as_ref().and_then(|all| all.get(names::CLUSTER_ID_ANNOTATION));
@@ -15,7 +15,8 @@ impl EtcdCluster {
         annotated.or_else(status).filter(|id| !id.is_empty())
     }
 
-    /// Whether etcd has come up once, as far as the object tells: a second "first" member would then be a second, empty etcd.
+    /// Whether etcd has come up once, as far as the object says. A second "first" member would then be a second, empty
+    /// etcd.
     #[must_use]
     pub fn has_begun(&self) -> bool {
         self.recorded_cluster_id().is_some() || self.status.as_ref().is_some_and(|status| status.initialized)

@@ -5,45 +5,48 @@ use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What is done about Machines that no longer match the spec: another etcd version, another `etcdadmConfigSpec`, or another
-/// infrastructure template.
+/// What the controller does about Machines that no longer match the spec: those with another etcd version, another
+/// `etcdadmConfigSpec` or another infrastructure template.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = Rule::new("!has(self.rollingUpdate) || self.type == 'RollingUpdate' || (has(self.rollingUpdate.maxSurge) && self.rollingUpdate.maxSurge == 0)").message("rollingUpdate is only for type RollingUpdate: with OnDelete a person decides how many Machines there are. maxSurge 0 is for both"))]
 pub struct RolloutStrategy {
-    /// RollingUpdate: they are replaced by ones that match, new members first, as far as that is safe. OnDelete: they stay
-    /// until a person deletes them. Default RollingUpdate.
+    /// How such Machines are replaced. RollingUpdate: the controller replaces them with Machines that match, new
+    /// members first, as far as that is safe. OnDelete: they stay until a person deletes them. Defaults to
+    /// RollingUpdate.
     #[serde(default, rename = "type")]
     pub type_: RolloutType,
-    /// How many Machines a rollout takes.
+    /// How many Machines a rollout may use. Only for type RollingUpdate, except that `maxSurge: 0` is also allowed with
+    /// OnDelete.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rolling_update: Option<RollingUpdate>,
 }
 
-/// How many Machines a rollout takes.
+/// How many Machines a rollout may use.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RollingUpdate {
-    /// How many Machines more than `replicas` there may be while API servers use the endpoints of the members. With
-    /// fewer than 2, 3, 4 for 3, 5, 7 replicas the control plane rolls out twice for one rollout of etcd. Default: 1,
-    /// 3, 3, 4 for 1, 3, 5, 7 replicas, which is enough for one rollout of the control plane. Where no API server uses
-    /// them, there is 1.
+    /// How many Machines more than `replicas` there may be in a rollout while API servers use the endpoints of the
+    /// members. Defaults to 1, 3, 3, 4 for 1, 3, 5, 7 replicas: with that, the control plane rolls out once for one
+    /// rollout of etcd. With fewer than 2, 3, 4 for 3, 5, 7 replicas, it rolls out twice. If no API server uses the
+    /// endpoints, there is one Machine more.
     ///
-    /// 0 is for infrastructure that has no room: whatever the reason, a member leaves before the Machine of its
-    /// replacement is made. Until the new member votes, etcd survives one failure less. The control plane rolls out
-    /// three times for one rollout of etcd. Not with one replica.
+    /// 0 is for infrastructure that has no room for another Machine. For every replacement, whatever the reason, a
+    /// member then leaves before the Machine of its replacement is made. Until the new member votes, etcd survives one
+    /// failure less. The control plane rolls out three times for one rollout of etcd. 0 is not allowed with one
+    /// replica.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 7))]
     pub max_surge: Option<i32>,
 }
 
-/// What ends by itself, and how long before that Machines are replaced.
+/// When Machines are replaced because something on them expires soon.
 #[derive(KubeSchema, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RolloutBefore {
-    /// Days. A member's certificate is good for a year. When it expires within this many days, the member's Machine is replaced
-    /// as if it did not match the spec: a new Machine gets a new certificate. Not if the CA expires within them as well.
-    /// Default 45.
+    /// Days before the expiry of a member's certificate at which the member's Machine is replaced, as if it did not
+    /// match the spec: a new Machine gets a new certificate. A member's certificate is valid for a year. The Machine is
+    /// not replaced if the CA expires within this many days as well. Defaults to 45.
     #[serde(default = "default_certificates_expiry_days")]
     #[schemars(range(min = 7, max = 180))]
     pub certificates_expiry_days: i32,
@@ -61,10 +64,10 @@ impl Default for RolloutBefore {
     }
 }
 
-/// Whether outdated Machines are replaced.
+/// How outdated Machines are replaced.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum RolloutType {
-    /// They are replaced.
+    /// The controller replaces them.
     #[default]
     RollingUpdate,
     /// They stay until a person deletes them.

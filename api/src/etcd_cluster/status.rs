@@ -4,52 +4,56 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What is known of the etcd cluster.
+/// Observed state of an EtcdCluster.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct EtcdClusterStatus {
-    /// All wanted members are healthy voters and the certificates exist.
+    /// Whether all wanted members are healthy voters whose endpoints are published, and the certificates exist.
     #[serde(default)]
     pub ready: bool,
-    /// The first member has come up. Never goes back to false.
+    /// Whether the first member has come up. It never goes back to false.
     #[serde(default)]
     pub initialized: bool,
-    /// All wanted members have once been there at the same time. Never goes back to false.
+    /// Whether all wanted members have existed at the same time at least once. It never goes back to false.
     #[serde(default)]
     pub creation_complete: bool,
-    /// Machines of this cluster that are not being deleted.
+    /// Number of Machines of this EtcdCluster that are not being deleted.
     #[serde(default)]
     pub replicas: i32,
-    /// Healthy voters.
+    /// Number of healthy voters.
     #[serde(default)]
     pub ready_replicas: i32,
-    /// Healthy voters that answer their checks. One that has begun to fail is ready still, and not available.
+    /// Number of healthy voters that answer their checks at the moment. A voter that has begun to fail is still counted
+    /// in `readyReplicas`, but not here.
     #[serde(default)]
     pub available_replicas: i32,
-    /// Machines that match the present spec: the name that version v1beta2 of Cluster API's contract has for it.
+    /// Number of Machines that match the present spec, under the name that version v1beta2 of Cluster API's contract
+    /// has for it.
     #[serde(default)]
     pub up_to_date_replicas: i32,
-    /// The same as `upToDateReplicas`: the name that version v1beta1 has for it.
+    /// Same as `upToDateReplicas`, under the name that version v1beta1 of Cluster API's contract has for it.
     #[serde(default)]
     pub updated_replicas: i32,
-    /// Same as `endpoints`: the name that the managed-external-etcd proposal uses.
+    /// Same as `endpoints`, under the name that the managed-external-etcd proposal uses.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub endpoint: String,
-    /// Client URLs of the voters, sorted, separated by commas. They follow the membership, not the health of the moment.
+    /// Client URLs of the voters, sorted, separated by commas. The list follows the membership, and not the health of
+    /// the voters at the moment.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub endpoints: String,
-    /// Endpoints that API servers may be using, separated by commas: what the Cluster hook's annotation last said. It counts
-    /// where somebody has replaced the object, and the annotation is gone.
+    /// Lists of endpoints that API servers may be using, as the Cluster hook's annotation
+    /// `etcdcluster.cluster.x-k8s.io/endpoints-in-use` last had them: commas separate the URLs of a list, and
+    /// semicolons the lists. The field counts if somebody has replaced the object, and the annotation is gone.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub endpoints_in_use: String,
-    /// Highest number used in the name of a Machine: what the annotation last said. It counts where somebody has replaced the
-    /// object, and the annotation is gone.
+    /// Highest number used in the name of a Machine, as the annotation `etcdcluster.cluster.x-k8s.io/last-name-number`
+    /// last had it. The field counts if somebody has replaced the object, and the annotation is gone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_name_number: Option<i64>,
     /// Label selector of the Machines, for the scale subresource.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub selector: String,
-    /// Name of the Secret with the first member's address, once the cluster is initialized.
+    /// Name of the Secret with the first member's address. It is set once the cluster is initialized.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub init_machine_address: String,
     /// Lowest etcd version that a member runs.
@@ -58,55 +62,56 @@ pub struct EtcdClusterStatus {
     /// etcd's cluster ID, in hexadecimal.
     #[serde(default, rename = "clusterID", skip_serializing_if = "String::is_empty")]
     pub cluster_id: String,
-    /// The members, by name.
+    /// Members of the etcd cluster, sorted by name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["id"]))]
     pub members: Vec<MemberStatus>,
-    /// What is being done to etcd's membership. It is written before it is begun, and cleared when it is seen done.
+    /// Operation on etcd's membership that is in progress. The controller writes it before it begins the operation, and
+    /// clears it when it sees that the operation is done.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operation: Option<Operation>,
-    /// Members that have left etcd, or are about to, and whose Machines still exist.
+    /// Members that have left etcd, or are about to leave it, and whose Machines still exist.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["id"]))]
     pub removed_members: Vec<RemovedMember>,
-    /// UIDs of Machines that are let go without having become members: each is written before its Machine is let go.
-    /// Before etcd has begun, an etcd that one of them initializes in its last moments is not taken for this
-    /// EtcdCluster's. Afterwards, one that exists still is counted as a voter that is down, as it may join and is
-    /// destroyed then.
+    /// UIDs of Machines that are released without having become members. The controller writes each UID before it
+    /// releases the Machine. Before etcd has begun, an etcd that such a Machine initializes in its last moments is not
+    /// taken for the etcd of this EtcdCluster. Afterwards, such a Machine counts as a voter that is down as long as it
+    /// exists: it may still join, and is destroyed then.
     #[serde(default, rename = "releasedMachineUIDs", skip_serializing_if = "Vec::is_empty")]
     pub released_machine_uids: Vec<String>,
-    /// The latest replacement of an unhealthy member, or of one whose Machine is marked for remediation. It is written before
-    /// anything is done, and kept for the limits of `spec.remediation`.
+    /// Latest replacement of an unhealthy member, or of a member whose Machine is marked for remediation. The
+    /// controller writes it before it does anything, and keeps it for the limits of `spec.remediation`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_remediation: Option<LastRemediation>,
-    /// Generation of the spec that this status is about.
+    /// Generation of the spec that this status describes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// Conditions, by type.
+    /// Conditions of the EtcdCluster, by type.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
 }
 
-/// Whether a member votes.
+/// Role of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum MemberRole {
-    /// Counts for the quorum.
+    /// It counts for the quorum.
     Voter,
-    /// Receives the data and does not count yet.
+    /// It receives the data, and does not count for the quorum.
     Learner,
 }
 
-/// What is known of a member's health.
+/// Health of a member.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Health {
     /// It answers its checks, or has not failed them for `unhealthyAfterSeconds` yet.
     Healthy,
     /// It has failed its checks for `unhealthyAfterSeconds` without a gap.
     Unhealthy,
-    /// It could not be checked. It does not count as healthy, and nothing is held against it. A member that starts to fail
-    /// before it was ever recorded as Healthy is Unknown until it has failed for `unhealthyAfterSeconds`; one that was
-    /// Unhealthy stays so until it answers.
+    /// It could not be checked. It does not count as healthy, and nothing is held against it. A member that begins to
+    /// fail before it was ever recorded as Healthy is Unknown until it has failed for `unhealthyAfterSeconds`. A member
+    /// that was Unhealthy stays Unhealthy until it answers.
     #[default]
     Unknown,
 }
@@ -120,26 +125,27 @@ pub enum OperationKind {
     MoveLeader,
 }
 
-/// A change of etcd's membership or leadership that has been decided on.
+/// A change of etcd's membership or leadership that the controller has decided on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Operation {
-    /// What is done.
+    /// What the operation does. RemoveMember: a member is removed from etcd. MoveLeader: leadership is moved away from
+    /// a member that is to be removed.
     pub kind: OperationKind,
-    /// Member that it is done to, in hexadecimal.
+    /// ID of the member that is removed, or that leadership is moved away from, in hexadecimal.
     #[serde(rename = "memberID")]
     pub member_id: String,
-    /// UID of that member's Machine; empty if it has none.
+    /// UID of that member's Machine. Empty if the member has no Machine.
     #[serde(default, rename = "machineUID", skip_serializing_if = "String::is_empty")]
     pub machine_uid: String,
-    /// When it was decided on.
+    /// Time at which the controller decided on the operation.
     pub since: Time,
-    /// How many tries to move leadership have failed. Removals are not counted.
+    /// Number of failed attempts to move leadership. Attempts to remove a member are not counted.
     #[serde(default)]
     pub attempt: i32,
 }
 
-/// The replacement of an unhealthy member.
+/// The replacement of an unhealthy member, or of a member whose Machine is marked for remediation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LastRemediation {
@@ -148,93 +154,100 @@ pub struct LastRemediation {
     /// UID of that Machine.
     #[serde(rename = "machineUID")]
     pub machine_uid: String,
-    /// When it was decided on.
+    /// Time at which the controller decided on the replacement.
     pub time: Time,
-    /// How many replacements before this one have failed too, each within `minHealthyPeriodSeconds`.
+    /// Number of replacements in a row before this one that failed too, or were marked, each within
+    /// `minHealthyPeriodSeconds`.
     #[serde(default)]
     pub retry_count: i32,
 }
 
-/// How far the removal of a member is.
+/// State of the removal of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum RemovalState {
-    /// It has been decided on, and the member is still there. It stays so where that was called off later, as etcd may
-    /// carry out what it was asked for after the answer is no longer waited for.
+    /// The controller has decided on it, and the member is still there. The state stays so if the removal is called off
+    /// later: etcd may carry out a request after nobody waits for the answer any more.
     Removing,
-    /// It has been removed: a linearizable member list no longer has it.
+    /// The member has been removed: a linearizable member list no longer has it.
     Removed,
-    /// It disappeared from the member list though this provider did not remove it.
+    /// The member disappeared from the member list, and this provider did not remove it.
     Missing,
 }
 
-/// A member that has left etcd, or is about to.
+/// A member that has left etcd, or is about to leave it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RemovedMember {
-    /// Member ID, in hexadecimal.
+    /// ID of the member, in hexadecimal.
     pub id: String,
-    /// Name of its Machine.
+    /// Name of the member's Machine.
     pub machine: String,
-    /// UID of its Machine.
+    /// UID of the member's Machine.
     #[serde(rename = "machineUID")]
     pub machine_uid: String,
-    /// How far the removal is.
+    /// State of the removal. Removing: the controller has decided on it, and the member is still there; the state stays
+    /// so if the removal is called off later, because etcd may still carry it out. Removed: etcd no longer lists the
+    /// member. Missing: the member disappeared from the member list, and this provider did not remove it.
     pub state: RemovalState,
-    /// Its machine may add itself once more: its etcd had not started when that was found, or it was a learner, which
-    /// its own machine removes when its data is lost, and etcd has not confirmed the removal to this provider.
+    /// Whether the member's machine may add itself to etcd once more. This is so if the member's etcd had not started
+    /// when the removal was found, or if the member was a learner and etcd has not confirmed its removal to this
+    /// provider: a machine that loses the data of its learner removes that learner itself.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub never_started: bool,
-    /// Since when it is in this state.
+    /// Time since which the removal is in this state.
     pub since: Time,
 }
 
-/// One member of the etcd cluster.
+/// Observed state of one member of the etcd cluster.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MemberStatus {
-    /// Name of the member; empty while it has been added and has not started.
+    /// Name of the member. Empty while the member has been added but has not started.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub name: String,
-    /// Member ID, in hexadecimal. It is what identifies a member.
+    /// ID of the member, in hexadecimal. It alone identifies the member.
     pub id: String,
-    /// Name of its Machine; empty if no Machine of this cluster has the member's address.
+    /// Name of the member's Machine. Empty if no Machine of this EtcdCluster has the member's address.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub machine: String,
-    /// Failure domain of its Machine; empty if that has none.
+    /// Failure domain of the member's Machine. Empty if the Machine has none.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub failure_domain: String,
-    /// URL for its peers.
+    /// URL at which the member serves the other members.
     #[serde(default, rename = "peerURL", skip_serializing_if = "String::is_empty")]
     pub peer_url: String,
-    /// URL for clients.
+    /// URL at which the member serves clients.
     #[serde(default, rename = "clientURL", skip_serializing_if = "String::is_empty")]
     pub client_url: String,
-    /// Whether it votes.
+    /// Role of the member. Voter: it counts for the quorum. Learner: it receives the data, and does not count for the
+    /// quorum.
     pub role: MemberRole,
-    /// Whether it leads.
+    /// Whether the member is etcd's leader.
     #[serde(default)]
     pub leader: bool,
-    /// etcd version that it runs.
+    /// etcd version that the member runs.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub version: String,
-    /// What is known of its health.
+    /// Health of the member. Healthy: it answers its checks, or has not failed them for `unhealthyAfterSeconds` yet.
+    /// Unhealthy: it has failed them for that long without a gap. Unknown: nothing certain is known, for example
+    /// because it could not be checked.
     #[serde(default)]
     pub health: Health,
-    /// Since when its checks succeed. Not set while they fail.
+    /// Time since which the member's checks succeed. Not set while they fail.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub healthy_since: Option<Time>,
-    /// Since when its checks fail. Not set while they succeed.
+    /// Time since which the member's checks fail. Not set while they succeed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unhealthy_since: Option<Time>,
-    /// What the first of its failing checks said, or why nothing is known.
+    /// What the first of the member's failing checks reported, or why nothing is known of its health.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub message: String,
-    /// Size of its database in bytes. Written only when it has changed by a tenth or more, so that a growing database
-    /// does not mean a write every few seconds.
+    /// Size of the member's database, in bytes. The field changes only when the size has changed by a tenth or more, so
+    /// that a growing database does not cause a write every few seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub database_size_bytes: Option<i64>,
-    /// When the certificate expires that it serves with, or last did. `spec.rolloutBefore` says when its Machine is replaced
-    /// for that.
+    /// Time at which the certificate that the member serves with, or last served with, expires. `spec.rolloutBefore`
+    /// says how long before that the member's Machine is replaced.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub certificate_expires: Option<Time>,
 }

@@ -8,7 +8,8 @@ use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Settings of etcd. A setting that is not given has etcd's default. They have no effect on members that exist already.
+/// Settings of etcd. A setting that is not given has etcd's default. A change has no effect on members that exist
+/// already.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = Rule::new(election_rule()).message("electionTimeoutMilliseconds (default 1000) must be at least five times heartbeatIntervalMilliseconds (default 100): etcd does not start otherwise; ten times is usual"))]
@@ -16,50 +17,52 @@ use serde::{Deserialize, Serialize};
 #[x_kube(validation = Rule::new(r"!has(self.autoCompactionRetention) || self.autoCompactionRetention.matches(has(self.autoCompactionMode) && self.autoCompactionMode == 'revision' ? '^[0-9]+$' : '^([0-9]+|([0-9]+([.][0-9]+)?(ns|us|ms|s|m|h))+)$')").message("autoCompactionRetention must be a number of hours or a duration such as 30m; with autoCompactionMode revision, a number of revisions"))]
 pub struct EtcdSettings {
     /// Size of the database, in bytes, at which etcd refuses writes until somebody has made room. etcd's default is
-    /// 2 GiB (2147483648); etcd's documentation suggests at most 8 GiB (8589934592). Give the machine more memory than
-    /// that.
+    /// 2147483648 (2 GiB); etcd's documentation suggests at most 8589934592 (8 GiB). Give the machine more memory than
+    /// the quota.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = *QUOTA_BACKEND_BYTES.start(), max = *QUOTA_BACKEND_BYTES.end()))]
     pub quota_backend_bytes: Option<i64>,
 
-    /// Milliseconds between two heartbeats of the leader; about the time of a round trip between the two members that
-    /// are the farthest apart. etcd's default is 100. Must be the same on all members.
+    /// Milliseconds between two heartbeats of the leader. A good value is about the round-trip time between the two
+    /// members that are the farthest apart. etcd's default is 100. The value must be the same on all members.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = *HEARTBEAT_INTERVAL.start(), max = *HEARTBEAT_INTERVAL.end()))]
     pub heartbeat_interval_milliseconds: Option<i32>,
 
-    /// Milliseconds without a heartbeat after which a member stands for election; about ten round trips, and at least
-    /// five times the heartbeat interval. etcd's default is 1000. Must be the same on all members.
+    /// Milliseconds without a heartbeat after which a member stands for election. A good value is about ten round
+    /// trips. The value must be at least five times `heartbeatIntervalMilliseconds`, and the same on all members.
+    /// etcd's default is 1000.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = *ELECTION_TIMEOUT.start(), max = *ELECTION_TIMEOUT.end()))]
     pub election_timeout_milliseconds: Option<i32>,
 
-    /// Committed entries after which etcd writes a snapshot and shortens its log. etcd's default is 10000 (100000 before
-    /// 3.6). More need more memory, and let a member that was away catch up without a full copy.
+    /// Number of committed entries after which etcd writes a snapshot and shortens its log. etcd's default is 10000
+    /// (100000 before 3.6). With a higher number, etcd needs more memory, and a member that was away can catch up
+    /// without a full copy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = *SNAPSHOT_COUNT.start(), max = *SNAPSHOT_COUNT.end()))]
     pub snapshot_count: Option<i32>,
 
-    /// What `autoCompactionRetention` counts: `periodic` (the default), time, or `revision`, revisions. Kubernetes' API
-    /// servers compact etcd by themselves, every five minutes.
+    /// What `autoCompactionRetention` counts: `periodic` (the default) counts time, and `revision` counts revisions.
+    /// The API servers of Kubernetes compact etcd by themselves, every five minutes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub auto_compaction_mode: Option<AutoCompactionMode>,
 
-    /// History that etcd keeps when it compacts by itself: a number of hours or a duration such as 30m, or with
-    /// `autoCompactionMode: revision` a number of revisions. Default: it does not compact by itself.
+    /// History that etcd keeps when it compacts by itself: a number of hours or a duration such as 30m. With
+    /// `autoCompactionMode: revision`, it is a number of revisions. If not set, etcd does not compact by itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 32))]
     pub auto_compaction_retention: Option<String>,
 
     /// Further URLs on which etcd serves /metrics, /health, /livez and /readyz, such as `http://0.0.0.0:2381`. With
-    /// http, whoever reaches the port can read them; with https, clients need a certificate of etcd's CA.
+    /// http, anybody who reaches the port can read them. With https, clients need a certificate of etcd's CA.
     #[serde(default, rename = "listenMetricsURLs", skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 8), inner(length(max = 128)))]
     #[x_kube(validation = Rule::new(r"self.all(url, url.matches(r'^https?://(\[[0-9A-Fa-f:.]+\]|[0-9]{1,3}([.][0-9]{1,3}){3}|localhost):[1-9][0-9]{0,4}$') && !url.matches(':(2379|2380)$'))").message("must be http or https URLs with an IP address of the machine (0.0.0.0 or [::] for all) and a port other than 2379 and 2380, such as http://0.0.0.0:2381"))]
     pub listen_metrics_urls: Vec<String>,
 
-    /// Further flags of etcd. Only flags that tune etcd are accepted; what decides membership, identity, durability,
-    /// addresses and TLS is set by etcdadm.
+    /// Further flags of etcd. Only flags that tune etcd are accepted: etcdadm sets what decides membership, identity,
+    /// durability, addresses and TLS.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub extra_flags: Vec<EtcdFlag>,
@@ -74,13 +77,14 @@ pub struct EtcdFlag {
     #[x_kube(validation = Rule::new(no_field_rule()).message("this flag has a field of its own in etcd: set quotaBackendBytes, heartbeatIntervalMilliseconds, electionTimeoutMilliseconds, snapshotCount, autoCompactionMode, autoCompactionRetention or listenMetricsURLs"))]
     #[x_kube(validation = Rule::new(free_rule()).message(free_message().as_str()))]
     pub name: String,
-    /// Its value.
+    /// Value of the flag.
     #[schemars(length(min = 1, max = 1024))]
     #[x_kube(validation = Rule::new(r#"self.matches("^[!%&()*+,./0-9:;<=>?@A-Z\\[\\]^_a-z{|}~-]+$")"#).message("must be visible ASCII characters without spaces, quotes, $, #, \\ and `"))]
     pub value: String,
 }
 
-/// What etcd's own compaction counts.
+/// What `autoCompactionRetention` counts: `periodic` (the default) counts time, and `revision` counts revisions. The
+/// API servers of Kubernetes compact etcd by themselves, every five minutes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum AutoCompactionMode {
@@ -91,8 +95,8 @@ pub enum AutoCompactionMode {
 }
 
 impl EtcdSettings {
-    /// The settings as flags of etcd, name and value, with the path of the field that each comes from, below
-    /// `spec.etcd`.
+    /// The settings as flags of etcd. Each has the path of the field that it comes from, below `spec.etcd`, then its
+    /// name and its value.
     #[must_use]
     pub fn flags(&self) -> Vec<(String, &str, String)> {
         let typed = [
@@ -146,7 +150,7 @@ fn no_field_rule() -> String {
     format!("!(self in {TUNING_FLAGS:?})")
 }
 
-/// Those that have a field are let pass here: they have a message of their own.
+/// Flags that have a field pass this rule: `no_field_rule` has the message for them.
 fn free_rule() -> String {
     let experimental = format!("self.startsWith('experimental-') && self.substring(13) in {FREE_FLAGS:?}");
     format!("self in {TUNING_FLAGS:?} || self in {FREE_FLAGS:?} || ({experimental})")
