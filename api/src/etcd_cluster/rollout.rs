@@ -27,8 +27,8 @@ pub struct RolloutStrategy {
 #[serde(rename_all = "camelCase")]
 pub struct RollingUpdate {
     /// How many Machines more than `replicas` there may be in a rollout while API servers use the endpoints of the
-    /// members. Defaults to 1, 3, 3, 4 for 1, 3, 5, 7 replicas: with that, the control plane rolls out once for one
-    /// rollout of etcd. With fewer than 2, 3, 4 for 3, 5, 7 replicas, it rolls out twice. If no API server uses the
+    /// members. Defaults to 1, 3, 3, 4 for 1, 3, 5, 7 replicas, or to more if the API servers still use a longer list:
+    /// with that, the control plane rolls out once for one rollout of etcd. With fewer than 2, 3, 4 for 3, 5, 7 replicas, it rolls out twice. If no API server uses the
     /// endpoints, there is one Machine more.
     ///
     /// 0 is for infrastructure that has no room for another Machine. For every replacement, whatever the reason, a
@@ -52,8 +52,7 @@ pub struct RolloutBefore {
     pub certificates_expiry_days: i32,
 }
 
-/// After the API servers' client certificate has been made again, a year before it expires, so that a control plane that rolls
-/// for this gets that too. Before anybody is warned, which is 30 days before.
+/// Before the alert on certificates fires, which is 30 days before they expire.
 fn default_certificates_expiry_days() -> i32 {
     45
 }

@@ -47,7 +47,7 @@ pub struct EtcdClusterStatus {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub endpoints_in_use: String,
     /// Highest number used in the name of a Machine, as the annotation `etcdcluster.cluster.x-k8s.io/last-name-number`
-    /// last had it. The field counts if somebody has replaced the object, and the annotation is gone.
+    /// last had it. The larger of the two counts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_name_number: Option<i64>,
     /// Label selector of the Machines, for the scale subresource.
@@ -207,7 +207,8 @@ pub struct MemberStatus {
     pub name: String,
     /// ID of the member, in hexadecimal. It alone identifies the member.
     pub id: String,
-    /// Name of the member's Machine. Empty if no Machine of this EtcdCluster has the member's address.
+    /// Name of the member's Machine. It stays when that Machine is gone. Empty if no Machine of this EtcdCluster has ever
+    /// had the member.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub machine: String,
     /// Failure domain of the member's Machine. Empty if the Machine has none.

@@ -15,8 +15,9 @@ use std::time::Duration;
 const REFUSED: Duration = Duration::from_secs(4);
 /// Keys between the last moment that the observer has seen and the loss.
 const MORE: usize = 5;
-/// What the observer saw so long before a member fell silent, it takes for written.
-const WRITTEN: Duration = Duration::from_secs(3);
+/// What the observer saw two seconds before a member fell silent, it takes for written. On a busy computer an answer may
+/// take it a second or two.
+const WRITTEN: Duration = Duration::from_secs(6);
 /// Starts etcd as the unit would, without the guard in front of it; `$1` are the members that there are.
 const BY_HAND: &str = "set -a; . /etc/etcd/etcd.env; set +a; \
     export ETCD_INITIAL_CLUSTER=$1 ETCD_INITIAL_CLUSTER_STATE=existing; \
