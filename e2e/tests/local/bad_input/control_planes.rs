@@ -25,7 +25,7 @@ pub(super) async fn made_for_local_etcd(bed: &Bed) -> Result<()> {
             field,
             "https://placeholder.invalid:2379",
             "again",
-            "delete EtcdCluster demo-etcd before it",
+            "delete EtcdCluster demo-etcd first",
         ],
     )?;
     let written: Vec<String> =
