@@ -29,8 +29,6 @@ pub const BRIDGE: &str = "cape0";
 pub const ADDRESS: &str = "10.77.0.1";
 /// Prefix length of the network on [`BRIDGE`].
 pub const PREFIX_LENGTH: u8 = 16;
-/// The same with IPv6, where the [kernel has that](has_ipv6): the gateway of machines that have IPv6.
-pub const ADDRESS_OF_IPV6: &str = "fd00:77::a4d:1";
 /// A memory file system of the world's own. Overlay mounts of `/` can have their upper directories here, which they
 /// cannot have anywhere below `/` itself.
 pub const STATE: &str = "/run/world";

@@ -3,6 +3,7 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::fmt;
 
 /// Observed state of an EtcdCluster.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -143,6 +144,16 @@ pub struct Operation {
     /// Number of failed attempts to move leadership. Attempts to remove a member are not counted.
     #[serde(default)]
     pub attempt: i32,
+}
+
+impl fmt::Display for Operation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let what = match self.kind {
+            OperationKind::RemoveMember => "the removal of",
+            OperationKind::MoveLeader => "moving leadership away from",
+        };
+        write!(f, "{what} member {}", self.member_id)
+    }
 }
 
 /// The replacement of an unhealthy member, or of a member whose Machine is marked for remediation.

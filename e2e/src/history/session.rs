@@ -7,6 +7,7 @@ use super::response::Response;
 use super::wire;
 use crate::plane::workload::EtcdAccess;
 use etcd_client::{Certificate, Client, ConnectOptions, Error, Identity, TlsOptions};
+use etcd_cluster_controller::observation::host::host_of;
 use std::collections::HashMap;
 use std::time::Duration;
 use tokio::net::TcpStream;
@@ -118,9 +119,8 @@ impl Session {
             .with_keep_alive(KEEP_ALIVE.0, KEEP_ALIVE.1)
             .with_require_leader(self.require_leader);
         if endpoint.starts_with("https://") {
-            let host = address.rsplit_once(':').map_or(address, |(host, _)| host).trim_matches(['[', ']']);
             let tls = TlsOptions::new()
-                .domain_name(host)
+                .domain_name(host_of(endpoint).unwrap_or_default())
                 .ca_certificate(Certificate::from_pem(&self.access.ca))
                 .identity(Identity::from_pem(&self.access.certificate, &self.access.key));
             options = options.with_tls(tls);

@@ -5,6 +5,7 @@ use super::record::{Answer, Listed, Member, Status};
 use super::recorder::Recorder;
 use super::secrets::Secrets;
 use etcd_client::{Client, ConnectOptions, StatusResponse};
+use etcd_cluster_controller::observation::host::host_of;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -119,9 +120,8 @@ impl Probe {
 
     async fn connect(&self, failures: usize) -> Option<Result<Client, etcd_client::Error>> {
         let credentials = self.secrets.of(&self.cluster, failures)?;
-        let host = self.url.trim_start_matches("https://");
-        let host = host.rsplit_once(':').map_or(host, |(host, _)| host).trim_matches(['[', ']']);
-        let options = ConnectOptions::new().with_tls(credentials.tls(host)).with_connect_timeout(PATIENCE);
+        let host = host_of(&self.url).unwrap_or_default();
+        let options = ConnectOptions::new().with_tls(credentials.tls(&host)).with_connect_timeout(PATIENCE);
         Some(Client::connect([&self.url], Some(options)).await)
     }
 }

@@ -190,6 +190,11 @@ impl Moment<'_> {
         self.before.etcds.iter().filter(|(_, view)| !self.before.is_ending(view))
     }
 
+    /// Those of which a member answers. The list of another one is of earlier: a learner in it may have been promoted.
+    fn answered_clusters(&self) -> impl Iterator<Item = (&String, &Arc<EtcdView>)> {
+        self.clusters().filter(|(_, view)| view.seats.values().any(|seat| view.is_live(seat)))
+    }
+
     /// The answer of a member of a cluster that is not being deleted, with that cluster before and after it.
     fn answer(&self) -> Option<(&Member, &EtcdView, &EtcdView)> {
         let Event::Member(member) = &self.line.event else { return None };

@@ -4,7 +4,7 @@ use super::record::{
     Answer, ApiServer, Cluster, ControlPlane, Disk, Etcd, Event, Fault, Line, Listed, Machine, Member, Status,
     namespace,
 };
-use api::names::PRE_TERMINATE_HOOK_ANNOTATION;
+use api::names::{PRE_TERMINATE_HOOK_ANNOTATION, client_url};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -120,12 +120,6 @@ impl EtcdView {
         seat.status().is_some_and(|status| status.cluster_id == self.id)
     }
 
-    /// Whether any member answers: otherwise the member list is of earlier.
-    #[must_use]
-    pub fn is_answered_for(&self) -> bool {
-        self.seats.values().any(|seat| self.is_live(seat))
-    }
-
     /// Name of a listed member's Machine.
     #[must_use]
     pub fn machine_of(&self, member: &Listed) -> String {
@@ -141,12 +135,6 @@ pub(super) fn machine_at(machines: &BTreeMap<String, Arc<Machine>>, etcd: &str, 
     let has = |address: &String| client_url(address) == url;
     let mut ours = machines.values().filter(|machine| machine.etcd == etcd);
     ours.find(|machine| machine.addresses.iter().any(has)).map(|machine| machine.name.clone())
-}
-
-/// Where a member on a machine with this address serves clients.
-#[must_use]
-pub fn client_url(address: &str) -> String {
-    if address.contains(':') { format!("https://[{address}]:2379") } else { format!("https://{address}:2379") }
 }
 
 impl State {

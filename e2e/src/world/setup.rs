@@ -7,8 +7,8 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail};
 use rustix::mount::{MountFlags, mount};
 
-use super::{ADDRESS, ADDRESS_OF_IPV6, BRIDGE, PREFIX_LENGTH, STATE, has_ipv6};
-use local_infrastructure::address::PREFIX_LENGTH_OF_IPV6;
+use super::{ADDRESS, BRIDGE, PREFIX_LENGTH, STATE, has_ipv6};
+use local_infrastructure::address::{IpFamily, PREFIX_LENGTH_OF_IPV6};
 
 /// A `/run` of its own, in memory and writable for whoever is root in here.
 pub(super) fn mounts() -> Result<()> {
@@ -22,12 +22,13 @@ pub(super) fn mounts() -> Result<()> {
 
 /// A loopback interface that is up, and the bridge for machines.
 pub(super) fn network() -> Result<()> {
-    // forward_delay 0: a port carries traffic as soon as it is attached.
     let of_ipv6 = if has_ipv6() {
-        format!("address add {ADDRESS_OF_IPV6}/{PREFIX_LENGTH_OF_IPV6} dev {BRIDGE} nodad\n")
+        let address = IpFamily::IPv6.address(ADDRESS.parse()?);
+        format!("address add {address}/{PREFIX_LENGTH_OF_IPV6} dev {BRIDGE} nodad\n")
     } else {
         String::new()
     };
+    // forward_delay 0: a port carries traffic as soon as it is attached.
     let commands = format!(
         "link set lo up\n\
          link add {BRIDGE} type bridge forward_delay 0\n\

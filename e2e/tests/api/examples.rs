@@ -7,6 +7,7 @@ use api::conditions::MANAGED_EXTERNAL_ETCD_READY;
 use api::names::MANAGED_ETCD_ANNOTATION;
 use e2e::bed::crds;
 use e2e::clusterctl::substituted;
+use e2e::pages::blocks;
 use e2e::plane::{AnotherManager, Plane, PlaneOptions};
 use e2e::tools::{DockerProvider, OpenStackProvider};
 use e2e::world::World;
@@ -123,11 +124,10 @@ fn examples() -> Result<Vec<(String, Vec<Document>)>> {
 /// node image skips no phase of kubeadm.
 fn changed_by_pages() -> Result<Vec<(String, Vec<Document>)>> {
     let mut changed = Vec::new();
-    for page in ["docs/examples.md", "docs/install.md"] {
-        let text = fs::read_to_string(repository(page))?.replace("\\\n", " ").replace("|\n", "| ");
-        let pipes =
-            text.lines().map(str::trim).filter(|line| line.starts_with("sed ") && line.contains("kubectl apply"));
-        for pipe in pipes {
+    for block in blocks()? {
+        let page = &block.page;
+        let is_applied = |command: &String| command.starts_with("sed ") && command.contains("kubectl apply");
+        for pipe in block.commands().iter().filter(|command| is_applied(command)) {
             let first = before_the_pipe(pipe).replace(RELEASED, TEMPLATE);
             let output =
                 Command::new("sh").args(["-c", &first]).current_dir(repository("")).output().context("run sh")?;

@@ -1,7 +1,6 @@
 //! What people are to type stands in blocks of the pages, and is typed here: page by page, in the order in which it
 //! stands, each page on a cluster of its own.
 
-mod blocks;
 pub(crate) mod restores;
 mod shell;
 mod stage;

@@ -1,10 +1,9 @@
 //! All of it over IPv6. The machines of etcd have no other addresses, so whatever forgets the brackets of a URL, or knows
 //! IPv4 alone, does not get far.
 
-use crate::bring_up::{PATIENCE, released};
 use crate::departures::replaced;
 use crate::repair::manifests;
-use crate::rolls::{FOLLOWERS, another_spec, changed, nothing_is_lost, rolled};
+use crate::rolls::{FOLLOWERS, another_spec, changed, nothing_is_lost, rolled, used};
 use crate::shrinks::{alone, are_well};
 use anyhow::{Context, Result, ensure};
 use e2e::bed::data::on;
@@ -31,12 +30,7 @@ pub(crate) async fn whole_life(bed: &mut Bed) -> Result<()> {
 }
 
 async fn told(bed: &Bed) -> Result<()> {
-    let (client, manifests) = (bed.client(), over_ipv6("ipv6-told", 3)?);
-    ClusterHandle::make_namespace(&client, &manifests.namespace).await?;
-    manifests.apply(&client).await?;
-    let handle = ClusterHandle::new(&client, &manifests);
-    handle.until_ready(PATIENCE).await?;
-    released(&handle).await?;
+    let handle = used(bed, over_ipv6("ipv6-told", 3)?).await?;
     has_no_other(&handle).await?;
     bed.exactly(&[(&handle, 3)]).await?;
     let server = WorkloadApiServer::start(bed.world(), &handle.etcd_access().await?).await?;

@@ -7,7 +7,7 @@ use crate::during::{CUT_OFF, Fault, KILLED, ROBBED};
 use crate::load::LowLoad;
 use crate::places::{Told, strikes};
 use crate::records::warnings;
-use crate::rolls::{changed, nothing_is_lost, now};
+use crate::rolls::{changed, nothing_is_lost, now, used};
 use crate::scale::{LOAD, data_of};
 use crate::shrinks::alone;
 use anyhow::{Context, Result, ensure};
@@ -304,13 +304,7 @@ pub(crate) fn manifests(namespace: &str, replicas: i64) -> Result<Manifests> {
 
 /// A cluster that is up, with its control plane released.
 async fn up(bed: &Bed, namespace: &str, replicas: usize) -> Result<ClusterHandle> {
-    let client = bed.client();
-    ClusterHandle::make_namespace(&client, namespace).await?;
-    let manifests = manifests(namespace, i64::try_from(replicas)?)?;
-    let handle = ClusterHandle::new(&client, &manifests);
-    manifests.apply(&client).await?;
-    handle.until_ready(PATIENCE).await?;
-    released(&handle).await?;
+    let handle = used(bed, manifests(namespace, i64::try_from(replicas)?)?).await?;
     let _: Membership = handle.membership(&bed.machines, &handle.member_names(replicas)).await?;
     Ok(handle)
 }

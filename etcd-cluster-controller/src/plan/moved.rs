@@ -5,7 +5,7 @@
 //! it takes the finalizers as well. Meanwhile the Cluster is paused on both sides. The mark says the same where that pause
 //! is lost.
 
-use super::{Plan, Step, View, deletion, operation, repair};
+use super::{Plan, Step, View, deletion, repair};
 use crate::observation::Observation;
 use api::etcd_cluster::{EtcdClusterStatus, RemovalState};
 use api::names;
@@ -72,7 +72,7 @@ fn before_the_list(view: &View<'_>, next: &Plan, after: &EtcdClusterStatus) -> O
         return Some("etcd has not been complete yet".to_owned());
     }
     if let Some(begun) = &after.operation {
-        return Some(operation::describe(begun));
+        return Some(begun.to_string());
     }
     if let Some(record) = after.removed_members.first() {
         let how = match record.state {

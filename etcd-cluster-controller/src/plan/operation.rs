@@ -18,8 +18,7 @@ pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
     let operation = view.observation.etcd.status.as_ref()?.operation.as_ref()?;
     if !view.roster.is_listed() {
         let message = format!(
-            "{} began at {:.0}; it is not known how it ended, because the member list cannot be read: {}",
-            describe(operation),
+            "{operation} began at {:.0}; it is not known how it ended, because the member list cannot be read: {}",
             operation.since.0,
             view.observation.why_not_listed()
         );
@@ -55,14 +54,6 @@ fn resume(view: &View<'_>, operation: &Operation) -> Option<Plan> {
             })
         }
         OperationKind::MoveLeader => None,
-    }
-}
-
-/// An operation for people.
-pub(crate) fn describe(operation: &Operation) -> String {
-    match operation.kind {
-        OperationKind::RemoveMember => format!("the removal of member {}", operation.member_id),
-        OperationKind::MoveLeader => format!("moving leadership away from member {}", operation.member_id),
     }
 }
 

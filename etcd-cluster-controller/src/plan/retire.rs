@@ -338,7 +338,7 @@ pub(crate) fn waiting(view: &View<'_>) -> Vec<(String, String)> {
             // Nothing is read of an etcd that no Cluster, or more than one, names.
             format!("it is not released before exactly one Cluster names this EtcdCluster: {problem}")
         } else if let Some(operation) = ours {
-            format!("{} has been in progress since {:.0}", operation::describe(operation), operation.since.0)
+            format!("{operation} has been in progress since {:.0}", operation.since.0)
         } else if let Some(message) = would_lose_data(view, seat) {
             message
         } else if is_starting(view, seat) {

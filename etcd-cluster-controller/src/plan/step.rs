@@ -1,6 +1,5 @@
 //! Everything that this controller ever does.
 
-use super::operation;
 use crate::quorum::{ClusterGoing, MayGo, MayRemove};
 use api::etcd_cluster::{LastRemediation, Operation, RemovalState};
 use std::collections::BTreeMap;
@@ -210,7 +209,7 @@ impl Step {
             Self::AddHook { machine } => format!("protecting Machine {machine} with a pre-terminate hook"),
             Self::BeginRemediation(record) => format!("about to replace the member of Machine {}", record.machine),
             Self::DeleteMachine { name, why } => format!("deleting Machine {name}: {}", why.describe()),
-            Self::Begin(operation) => format!("about to begin {}", operation::describe(operation)),
+            Self::Begin(operation) => format!("about to begin {operation}"),
             Self::Finish(_) => "recording that the operation on etcd has ended".to_owned(),
             Self::MoveLeader { from, to } => format!("moving leadership from member {from:x} to {to:x}"),
             Self::RemoveMember(permission) => format!("removing member {:x} from etcd", permission.member_id()),

@@ -25,9 +25,7 @@ impl Rule for Coming {
 
     fn look(&mut self, moment: &Moment<'_>) -> Vec<Finding> {
         let now = moment.now();
-        // Without an answer the list is of earlier: somebody may have been promoted.
-        let seen = moment.clusters().filter(|(_, view)| view.is_answered_for());
-        let crowds = seen.filter_map(|(name, view)| {
+        let crowds = moment.answered_clusters().filter_map(|(name, view)| {
             let what = crowd(moment.before, view, now)?;
             Some((name, move || what))
         });

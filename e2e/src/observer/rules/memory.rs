@@ -6,7 +6,7 @@
 
 use super::{Finding, Moment, Rule};
 use crate::observer::record::{Answer, Event, Member, Status};
-use crate::observer::state::client_url;
+use api::names::client_url;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
 

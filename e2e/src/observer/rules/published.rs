@@ -41,8 +41,7 @@ impl Rule for Published {
             }
         }
         let mut learners = BTreeMap::new();
-        // Without an answer the list is of earlier: the learner may have been promoted.
-        for (name, view) in moment.clusters().filter(|(_, view)| view.is_answered_for()) {
+        for (name, view) in moment.answered_clusters() {
             for learner in view.list.iter().filter(|listed| listed.learner) {
                 for url in learner.urls.iter().filter(|url| view.object.endpoints.contains(url)) {
                     let key = (name.clone(), url.clone());

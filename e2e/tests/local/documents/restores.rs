@@ -1,7 +1,6 @@
 //! A restore from a snapshot, as docs/tasks/back-up-and-restore.md has it: what stands in its blocks is typed on the
 //! machines, and then what the EtcdCluster says.
 
-use super::blocks::blocks;
 use super::shell::Shell;
 use crate::bring_up::{PATIENCE, released};
 use anyhow::{Context, Result, anyhow, ensure};
@@ -9,6 +8,7 @@ use api::names::{ACCEPT_CLUSTER_ID_ANNOTATION, CLUSTER_ID_ANNOTATION};
 use e2e::bed::data::{Host, Keys, said, serves};
 use e2e::bed::{Bed, ClusterHandle, Manifests, Member, Membership};
 use e2e::observer::Silence;
+use e2e::pages::blocks;
 use e2e::until::until;
 use futures::future::try_join_all;
 use kube::ResourceExt;

@@ -1,7 +1,7 @@
 //! What becomes of each command of the pages.
 
-use super::blocks::blocks;
 use anyhow::{Result, ensure};
+use e2e::pages::blocks;
 
 /// What becomes of a command.
 #[derive(Clone, Copy, Debug)]

@@ -1,4 +1,4 @@
-//! Finds what stands in blocks of the pages.
+//! What stands in blocks of the pages: `README.md`, `CONTRIBUTING.md` and all of `docs`.
 
 use anyhow::{Context, Result, ensure};
 use std::fs;
@@ -9,21 +9,23 @@ const LANGUAGES: [&str; 5] = ["yaml", "json", "rust", "mermaid", "toml"];
 const FENCE: &str = "```";
 
 /// A block without a language: commands, or something to look at.
-pub(super) struct Block {
+pub struct Block {
     /// Path of its page.
-    pub(super) page: String,
+    pub page: String,
     /// Its lines, without what indents all of them.
     lines: Vec<String>,
 }
 
 impl Block {
     /// Its first line.
-    pub(super) fn first(&self) -> &str {
+    #[must_use]
+    pub fn first(&self) -> &str {
         self.lines.first().map_or("", String::as_str)
     }
 
     /// Its commands, if it has any. Where some lines have a prompt, the others are what was printed.
-    pub(super) fn commands(&self) -> Vec<String> {
+    #[must_use]
+    pub fn commands(&self) -> Vec<String> {
         let has_prompts = self.lines.iter().any(|line| line.starts_with("$ "));
         let mut lines = self.lines.iter();
         let mut commands = Vec::new();
@@ -59,7 +61,10 @@ fn is_whole(command: &str) -> bool {
 }
 
 /// The blocks of all pages, in their order.
-pub(super) fn blocks() -> Result<Vec<Block>> {
+///
+/// # Errors
+/// When a page cannot be read, or has a block that is not between fences.
+pub fn blocks() -> Result<Vec<Block>> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let mut pages = vec![root.join("README.md"), root.join("CONTRIBUTING.md")];
     pages.extend(pages_in(&root.join("docs"))?);
