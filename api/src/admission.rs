@@ -1,5 +1,5 @@
 //! Which Machines may become members: the value of key [`crate::names::ADMITTED`] in the init Secret. An etcd provider
-//! writes it to say who joins, and when; the bootstrap provider reads it.
+//! writes it to say which Machines may join, and when. The bootstrap provider reads it.
 
 use k8s_openapi::jiff::Timestamp;
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ pub fn encode<'a>(admitted: impl IntoIterator<Item = (&'a str, Timestamp)>) -> S
     entries.join(",")
 }
 
-/// Reads what [`encode`] writes. An entry without a readable time admits nobody: otherwise, a person who edits the
+/// Reads what [`encode`] writes. An entry without a readable time admits no Machine: otherwise, a person who edits the
 /// Secret could make one controller see a member that the other does not see.
 #[must_use]
 pub fn decode(text: &str) -> Admitted {

@@ -44,8 +44,8 @@ pub const MACHINE_UP_TO_DATE: &str = "UpToDate";
 pub const DATA_SECRET_AVAILABLE: &str = "DataSecretAvailable";
 /// On a Cluster: the state of the etcd that it names.
 pub const MANAGED_EXTERNAL_ETCD_READY: &str = "ManagedExternalEtcdReady";
-/// On a KubeadmControlPlane (Cluster API's own type, which Cluster API leaves to whoever manages an external etcd):
-/// etcd is Ready.
+/// On a KubeadmControlPlane (Cluster API's own type, which Cluster API leaves to the manager of an external etcd): etcd
+/// is Ready.
 pub const ETCD_CLUSTER_HEALTHY: &str = "EtcdClusterHealthy";
 
 /// Reasons, in the order in which a cluster meets them.
@@ -68,7 +68,8 @@ pub mod reasons {
     pub const PAUSED: &str = "Paused";
     /// Neither the Cluster nor the object is paused.
     pub const NOT_PAUSED: &str = "NotPaused";
-    /// Nothing is paused, and the EtcdCluster or a Machine carries clusterctl's mark of objects that it has moved away.
+    /// Nothing is paused, and the EtcdCluster or a Machine carries clusterctl's annotation of objects that it has moved
+    /// away.
     pub const MOVED_AWAY: &str = "MovedAway";
     /// The object is being deleted.
     pub const DELETING: &str = "Deleting";
@@ -78,15 +79,15 @@ pub mod reasons {
     pub const WAITING_FOR_TEMPLATE: &str = "WaitingForInfrastructureTemplate";
     /// The infrastructure template does not exist, or no such kind is served.
     pub const TEMPLATE_NOT_FOUND: &str = "InfrastructureTemplateNotFound";
-    /// The template is there but cannot be used; the message says why.
+    /// The template exists but cannot be used; the message says why.
     pub const TEMPLATE_INVALID: &str = "InfrastructureTemplateInvalid";
     /// A Secret of this name exists with content that cannot be used; the message says what is wrong.
     pub const SECRET_INVALID: &str = "SecretInvalid";
     /// An object of that name exists and belongs to somebody else.
     pub const NAME_TAKEN: &str = "NameTaken";
-    /// The certificates are there.
+    /// The certificates exist.
     pub const CERTIFICATES_AVAILABLE: &str = "CertificatesAvailable";
-    /// The certificates are not there yet.
+    /// The certificates do not exist yet.
     pub const WAITING_FOR_CERTIFICATES: &str = "WaitingForCertificates";
     /// A Machine has been made and has no address yet.
     pub const WAITING_FOR_MACHINE_ADDRESS: &str = "WaitingForMachineAddress";
@@ -96,7 +97,7 @@ pub mod reasons {
     pub const MACHINE_NOT_BOOTING: &str = "MachineNotBooting";
     /// A member is still a learner.
     pub const WAITING_FOR_PROMOTION: &str = "WaitingForPromotion";
-    /// A member fails its health check: no member is added before that one is well again.
+    /// A member fails its health check: no member is added before that one is healthy again.
     pub const WAITING_FOR_HEALTHY_MEMBERS: &str = "WaitingForHealthyMembers";
     /// The member list cannot be read, or disagrees with what the members say.
     pub const MEMBERSHIP_UNKNOWN: &str = "MembershipUnknown";
@@ -127,7 +128,7 @@ pub mod reasons {
     pub const QUORUM_LOST: &str = "QuorumLost";
     /// Members of another etcd cluster, or of one that was restored, answer where ours are expected.
     pub const CLUSTER_ID_CHANGED: &str = "ClusterIDChanged";
-    /// The EtcdCluster is being deleted, and nobody has confirmed that its data may go.
+    /// The EtcdCluster is being deleted, and nobody has confirmed that its data may be deleted.
     pub const DELETION_NOT_CONFIRMED: &str = "DeletionNotConfirmed";
     /// A Machine was deleted, and its member is the only one with the data.
     pub const WOULD_LOSE_DATA: &str = "WouldLoseData";
@@ -169,16 +170,16 @@ pub mod reasons {
     pub const NOT_ROLLING_OUT: &str = "NotRollingOut";
     /// A Machine is not Ready by its own condition.
     pub const NOT_READY: &str = "NotReady";
-    /// It is not known whether a Machine is Ready: its own condition says so, or is not there yet.
+    /// It is not known whether a Machine is Ready: its own condition says so, or does not exist yet.
     pub const READY_UNKNOWN: &str = "ReadyUnknown";
     /// There is no Machine.
     pub const NO_REPLICAS: &str = "NoReplicas";
     /// The members cannot change to the etcd version of the spec in one step, or cannot change to it at all.
     pub const UNSUPPORTED_VERSION_CHANGE: &str = "UnsupportedVersionChange";
 
-    /// An EtcdadmConfig without an owner Machine.
+    /// An EtcdadmConfig has no owner Machine.
     pub const WAITING_FOR_MACHINE: &str = "WaitingForMachine";
-    /// It is not the Machine's turn to become a member yet.
+    /// The Machine is not admitted yet.
     pub const WAITING_FOR_ADMISSION: &str = "WaitingForAdmission";
     /// Another Machine initializes the cluster. This one joins afterwards.
     pub const WAITING_FOR_INITIALIZATION: &str = "WaitingForInitialization";
@@ -201,7 +202,7 @@ pub mod reasons {
     pub const WAITING_FOR_ETCD: &str = "WaitingForEtcd";
     /// On a Cluster: it names no control plane yet, or the control plane does not exist.
     pub const WAITING_FOR_CONTROL_PLANE: &str = "WaitingForControlPlane";
-    /// On a Cluster: the control plane is not made for external etcd.
+    /// On a Cluster: the control plane cannot take etcd's endpoints; the message says why.
     pub const CONTROL_PLANE_INVALID: &str = "ControlPlaneInvalid";
     /// On a Cluster: it has no `spec.controlPlaneEndpoint`, without which no control-plane machine is made.
     pub const WAITING_FOR_CONTROL_PLANE_ENDPOINT: &str = "WaitingForControlPlaneEndpoint";
@@ -217,11 +218,11 @@ pub mod reasons {
     /// On a Cluster: there is a client Secret that the hook has not made, and its certificate is not that of etcd's
     /// provider.
     pub const CLIENT_CERTIFICATE_DIFFERS: &str = "ClientCertificateDiffers";
-    /// The Cluster names another etcd than the one that its control plane runs on.
+    /// On a Cluster: it names another etcd than the one that its control plane runs on.
     pub const ETCD_REPLACED: &str = "EtcdReplaced";
-    /// On a Cluster: deletion waits for the runtime extensions that are asked before a Cluster is deleted.
+    /// On a Cluster: deletion waits for the runtime extensions that must agree before a Cluster is deleted.
     pub const WAITING_FOR_BEFORE_DELETE_HOOK: &str = "WaitingForBeforeDeleteHook";
-    /// On a Cluster: etcd is ready and its client certificate is not there yet.
+    /// On a Cluster: etcd is ready, and its client certificate does not exist yet.
     pub const WAITING_FOR_CLIENT_CERTIFICATE: &str = "WaitingForClientCertificate";
     /// On a Cluster: deletion waits for workers, which need the control plane and so etcd.
     pub const WAITING_FOR_WORKERS_DELETION: &str = "WaitingForWorkersDeletion";

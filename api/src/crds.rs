@@ -21,7 +21,7 @@ pub fn all() -> Vec<CustomResourceDefinition> {
 }
 
 /// The API server drops a null from a field that is not nullable before it evaluates rules, so that an empty `users:`
-/// means the same as no `users`. In a nullable field, rules would take the null for a value.
+/// means the same as no `users`. In a nullable field, rules would treat the null as a value.
 fn null_is_absent(schema: &mut JSONSchemaProps) {
     schema.nullable = None;
     schema.properties.iter_mut().flat_map(|properties| properties.values_mut()).for_each(null_is_absent);

@@ -58,7 +58,7 @@ impl FromIterator<EndpointList> for EndpointLists {
     }
 }
 
-/// The lists are sorted, and each stands there once, so the same lists always give the same text.
+/// The lists are sorted, and each appears once, so the same lists always give the same text.
 impl Display for EndpointLists {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let list = |list: &EndpointList| list.iter().map(String::as_str).collect::<Vec<_>>().join(",");

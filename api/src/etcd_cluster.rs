@@ -300,7 +300,7 @@ impl HealthCheck {
     }
 }
 
-/// The duration. The schema refuses a value below 1; here, a negative one gives the default.
+/// A number of seconds as a duration. The schema refuses a value below 1. Here, a negative value gives the default.
 fn seconds(seconds: i32, default: fn() -> i32) -> Duration {
     Duration::from_secs(u64::try_from(seconds).unwrap_or_else(|_| default().unsigned_abs().into()))
 }

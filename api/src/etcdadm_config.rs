@@ -1,4 +1,4 @@
-//! EtcdadmConfig: how a Machine is made an etcd member.
+//! EtcdadmConfig: how a Machine becomes an etcd member.
 
 mod etcd;
 
@@ -11,11 +11,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// What a version must look like, as a rule for the API server.
+/// The form of a version, as a rule for the API server.
 const VERSION_RULE: &str =
     r"self.matches(r'^v?(0|[1-9][0-9]{0,8})(\.(0|[1-9][0-9]{0,8})){2}(-[0-9A-Za-z-]+(\.[0-9A-Za-z-]+)*)?$')";
 
-/// Whether a list of cipher suites has one that HTTP/2 needs.
+/// The rule that a list of cipher suites has one that HTTP/2 needs.
 fn http2_rule() -> String {
     format!("self.matches('(^|,)({})(,|$)')", etcd_values::HTTP2_CIPHER_SUITES.join("|"))
 }
@@ -150,7 +150,7 @@ pub struct EtcdadmConfigSpec {
 }
 
 impl EtcdadmConfigSpec {
-    /// The etcd version that the user asks for, in whichever of the two fields. `None`: the default applies.
+    /// The etcd version that the user asks for, in either of the two fields. `None`: the default applies.
     #[must_use]
     pub fn etcd_version(&self) -> Option<&str> {
         self.version.as_deref().or_else(|| self.cloud_init_config.as_ref()?.version.as_deref())

@@ -13,7 +13,7 @@ pub const CLIENT_PORT: u16 = 2379;
 /// Port on which members serve each other.
 pub const PEER_PORT: u16 = 2380;
 
-/// Finalizer of an EtcdCluster: its Machines go before it does.
+/// Finalizer of an EtcdCluster: its Machines are deleted before it is.
 pub const ETCD_CLUSTER_FINALIZER: &str = "etcdcluster.cluster.x-k8s.io";
 
 /// Finalizer of a Machine (Cluster API's own).
@@ -84,7 +84,8 @@ pub const PRE_TERMINATE_HOOK_OWNER: &str = "etcd-cluster-controller";
 
 /// Annotation on a cloned infrastructure object and on its Machine: name of the template (Cluster API's own).
 pub const CLONED_FROM_NAME_ANNOTATION: &str = "cluster.x-k8s.io/cloned-from-name";
-/// Annotation on a cloned infrastructure object and on its Machine: `<Kind>.<group>` of the template (Cluster API's own).
+/// Annotation on a cloned infrastructure object and on its Machine: `<Kind>.<group>` of the template (Cluster API's
+/// own).
 pub const CLONED_FROM_GROUP_KIND_ANNOTATION: &str = "cluster.x-k8s.io/cloned-from-groupkind";
 
 /// Label on the CRD of an etcd provider: the versions of the kind that satisfy version v1 of the etcd-provider
@@ -99,7 +100,7 @@ pub const ENDPOINTS_IN_USE_ANNOTATION: &str = "etcdcluster.cluster.x-k8s.io/endp
 /// members leave although API servers use their endpoints. It is for a control plane that never rolls out.
 pub const IGNORE_ENDPOINTS_IN_USE_ANNOTATION: &str = "etcdcluster.cluster.x-k8s.io/ignore-endpoints-in-use";
 
-/// Annotation on an EtcdCluster, set by a person: IDs of members that no Machine carries, in hexadecimal, separated by
+/// Annotation on an EtcdCluster, set by a person: IDs of members that run on no Machine, in hexadecimal, separated by
 /// commas. Machines are admitted beside these members as long as the members answer. It is for an etcd that has lost
 /// most of its Machines.
 pub const ADMIT_BESIDE_ANNOTATION: &str = "etcdcluster.cluster.x-k8s.io/admit-beside";
@@ -113,7 +114,7 @@ pub const EXTERNAL_ETCD_CONDITION_ANNOTATION: &str = "etcdcluster.cluster.x-k8s.
 /// Type of Secrets that belong to Cluster API.
 pub const CLUSTER_SECRET_TYPE: &str = "cluster.x-k8s.io/secret";
 
-/// Endpoint in a control plane until etcd has endpoints: Cluster API asks for at least one, and `.invalid` never
+/// Endpoint in a control plane until etcd has endpoints: Cluster API requires at least one, and `.invalid` never
 /// resolves (RFC 2606).
 pub const PLACEHOLDER_ENDPOINT: &str = "https://placeholder.invalid:2379";
 
@@ -137,8 +138,8 @@ pub fn apiserver_client_secret(cluster: &str) -> String {
     format!("{cluster}-apiserver-etcd-client")
 }
 
-/// Secret in which an etcd provider keeps the API servers' client certificate ready (`tls.crt`, `tls.key`) until the
-/// hook publishes it as [`apiserver_client_secret`].
+/// Secret in which an etcd provider stages the API servers' client certificate (`tls.crt`, `tls.key`) until the hook
+/// publishes it as [`apiserver_client_secret`].
 #[must_use]
 pub fn staged_apiserver_client_secret(cluster: &str) -> String {
     format!("{cluster}-managed-etcd-apiserver-client")
@@ -151,9 +152,10 @@ pub fn metrics_client_secret(cluster: &str) -> String {
     format!("{cluster}-etcd-metrics-client")
 }
 
-/// Secret that tells joining members where the cluster is: `address` is that of the first member, and `clientUrls` are
-/// the client URLs of the present voters, separated by commas. It exists once the cluster is initialized. See also
-/// [`INIT_CLUSTER_ID`]. If it has the key [`ADMITTED`], only the Machines that this key names may join.
+/// Secret from which joining members learn where the cluster is: `address` is that of the first member, and
+/// `clientUrls` are the client URLs of the present voters, separated by commas. It exists once the cluster is
+/// initialized. See also [`INIT_CLUSTER_ID`]. If it has the key [`ADMITTED`], only the Machines that this key names may
+/// join.
 #[must_use]
 pub fn init_secret(cluster: &str) -> String {
     format!("{cluster}-etcd-init")
@@ -166,7 +168,7 @@ pub const INIT_CLUSTER_ID: &str = "clusterId";
 /// Key of the [`init_secret`]: the Machines that may join or have joined; see [`crate::admission`].
 pub const ADMITTED: &str = "admitted";
 
-/// ConfigMap that the Machine that is to initialize the cluster holds.
+/// ConfigMap that records which Machine initializes the cluster.
 #[must_use]
 pub fn init_lock(cluster: &str) -> String {
     format!("{cluster}-etcd-lock")

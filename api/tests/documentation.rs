@@ -1,4 +1,4 @@
-//! What a user can meet is written down in `docs/`.
+//! Everything that a user can meet is documented in `docs/`.
 
 use api::{EtcdCluster, EtcdadmConfig};
 use kube::CustomResourceExt;
@@ -22,7 +22,7 @@ fn constants(path: &str, from: &str) -> BTreeSet<String> {
     constants.map(str::to_owned).collect()
 }
 
-/// Whatever stands in backquotes in the first column of a table.
+/// The words in backquotes in the first columns of tables.
 fn explained(document: &str) -> BTreeSet<String> {
     let cells = document.lines().filter_map(|line| line.strip_prefix("| `")?.split(" | ").next());
     cells.flat_map(|cell| cell.split('`').step_by(2).filter(|word| is_name(word)).map(str::to_owned)).collect()
@@ -44,9 +44,10 @@ fn every_condition_and_reason_is_explained_and_nothing_else() {
     assert!(invented.is_empty(), "docs/conditions.md explains {invented:?}, which nothing has");
 }
 
-/// Reasons of events that stand in a source file as they are. Others are those of conditions.
+/// Reasons of events that a source file has as texts. The reasons of other events are those of conditions.
 fn event_reasons(path: &Path) -> BTreeSet<String> {
-    /// What an event is recorded by, and which of the texts after it is the reason: the first one may be the action.
+    /// The calls that record an event, and which of the texts after the call is the reason: the first one may be the
+    /// action.
     const RECORDS: [(&str, usize); 7] = [
         ("events.normal(", 1),
         ("events.warning(", 1),
@@ -78,7 +79,7 @@ fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
     found.extend(all.into_iter().filter(|path| !is_of_a_test(path)));
 }
 
-/// The same with those of its tests.
+/// The sources of a crate, including those of its tests.
 fn sources_and_tests(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
@@ -109,7 +110,7 @@ fn every_event_is_explained_and_no_other() {
     assert!(invented.is_empty(), "docs/operations.md explains events {invented:?}, which nothing records");
 }
 
-/// Explained elsewhere, or together with the field that has them.
+/// Fields whose inner fields are explained elsewhere, or together with the field itself.
 const CLOSED: [&str; 4] = ["conditions", "etcdadmConfigSpec", "passwdFrom", "contentFrom"];
 
 /// Paths of all fields of an object's schema.
@@ -161,7 +162,7 @@ fn numbers_in(text: &str) -> Vec<u64> {
     found
 }
 
-/// What a constant of a source file is set to: numbers, each with the milliseconds that its unit has, if it says one.
+/// The numbers in the value of a constant of a source file, each with the milliseconds of its unit, if it has one.
 fn numbers_of(source: &str, name: &str) -> Option<Vec<(u64, Option<u64>)>> {
     let (_, rest) = source.split_once(&format!("const {name}: "))?;
     let (_, value) = rest.split(';').next()?.split_once(" = ")?;
@@ -207,7 +208,7 @@ fn timers_are_what_the_code_has() {
             let source = read(&file);
             let of = |name: &&str| numbers_of(&source, name).unwrap_or_else(|| panic!("{file} has no constant {name}"));
             let (set, said): (Vec<_>, _) = (names.iter().flat_map(of).collect(), numbers_in(value));
-            // Those without a unit are seconds, or count something.
+            // Numbers without a unit are seconds, or count something.
             let is_same = |(said, set): (&u64, &(u64, Option<u64>))| match *set {
                 (number, Some(unit)) => *said == number * unit,
                 (number, None) => *said == number || *said == number * 1000,
@@ -237,7 +238,7 @@ fn every_time_in_the_code_is_among_the_timers() {
         sources(&folder.join("src"), &mut files);
         for file in &files {
             let source = std::fs::read_to_string(file).unwrap();
-            // Tests stand at the end of a file, and have times of their own.
+            // Tests are at the end of a file, and have their own times.
             let product = source.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
             let path = file.strip_prefix(&folder).unwrap().to_string_lossy();
             for line in product.lines() {
@@ -257,7 +258,7 @@ fn every_time_in_the_code_is_among_the_timers() {
     assert!(count > 60, "{count}");
 }
 
-/// What replays a fault of somebody else exists, and runs where the table says: without `E2E_FULL=1`, or only with it.
+/// The tests that replay faults of others exist, and run where the table says: without `E2E_FULL=1`, or only with it.
 #[test]
 fn faults_of_others_are_replayed() {
     let (mut lists, mut files, mut count) = (String::new(), Vec::new(), 0);
@@ -382,7 +383,7 @@ fn links_lead_somewhere() {
     assert!(count > 20, "{count}");
 }
 
-/// What people are to type exists: scripts, folders and files of the repository, and targets of the Makefile.
+/// Whatever people are told to type exists: scripts, folders and files of the repository, and targets of the Makefile.
 #[test]
 fn what_commands_name_is_there() {
     let makefile = read("Makefile");
@@ -392,14 +393,14 @@ fn what_commands_name_is_there() {
         for line in text.split("```").skip(1).step_by(2).flat_map(str::lines) {
             let words: Vec<&str> = line.split_whitespace().collect();
             for word in &words {
-                // A copy's source stands before a colon.
+                // In a copy, the source comes before a colon.
                 let path = word.trim_start_matches("./").split(':').next().unwrap_or_default();
                 if ["hack/", "config/", "examples/"].iter().any(|folder| path.starts_with(folder)) {
                     count += 1;
                     assert!(repository(path).exists(), "{}: {line}: {path} does not exist", page.display());
                 }
             }
-            // Variables may stand before it.
+            // Variables may come before the command.
             let command: Vec<&str> = words.iter().copied().skip_while(|word| word.contains('=')).collect();
             if let ["make", target, ..] = command[..] {
                 count += 1;
@@ -411,11 +412,11 @@ fn what_commands_name_is_there() {
     assert!(count > 20, "{count}");
 }
 
-/// Another operator may have a kind EtcdCluster too, and kubectl then takes the short name for either.
+/// Another operator may have a kind EtcdCluster too, and kubectl then uses the short name for either.
 #[test]
 fn commands_name_etcd_clusters_in_full() {
     let (full, mut count) = (EtcdCluster::crd().metadata.name.unwrap(), 0);
-    // The demo prints some too.
+    // The demo prints commands too.
     let printed = ["e2e/src/demo.rs", "e2e/src/demo/docker.rs"].map(repository);
     for page in pages().into_iter().chain(printed) {
         let text = std::fs::read_to_string(&page).unwrap();
@@ -432,7 +433,7 @@ fn commands_name_etcd_clusters_in_full() {
     assert!(count > 20, "{count}");
 }
 
-/// What `sed` is to replace or to take out of a file of ours is in that file, and no longer in what it makes.
+/// What `sed` replaces or removes in a file of ours is in that file, and no longer in the result.
 #[test]
 fn what_sed_is_to_change_is_there() {
     let mut count = 0;

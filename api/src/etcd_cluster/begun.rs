@@ -5,8 +5,8 @@ use crate::names;
 
 impl EtcdCluster {
     /// The recorded cluster ID of etcd, in hexadecimal: that of the annotation, or else that of the status. A move or a
-    /// restore may lose one of them. If somebody empties the annotation, the next etcd that answers must not be taken
-    /// for ours.
+    /// restore may lose one of them. If somebody empties the annotation, the next etcd that answers must not be adopted
+    /// as ours.
     #[must_use]
     pub fn recorded_cluster_id(&self) -> Option<&str> {
         let annotated = self.metadata.annotations.as_ref().and_then(|all| all.get(names::CLUSTER_ID_ANNOTATION));
@@ -15,8 +15,8 @@ impl EtcdCluster {
         annotated.or_else(status).filter(|id| !id.is_empty())
     }
 
-    /// Whether etcd has come up once, as far as the object says. A second "first" member would then be a second, empty
-    /// etcd.
+    /// Whether etcd has begun, according to the object. Then no Machine may initialize etcd any more: that would make a
+    /// second, empty etcd.
     #[must_use]
     pub fn has_begun(&self) -> bool {
         self.recorded_cluster_id().is_some() || self.status.as_ref().is_some_and(|status| status.initialized)

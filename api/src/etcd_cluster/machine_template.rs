@@ -1,4 +1,4 @@
-//! What the members' Machines carry.
+//! The template of the members' Machines.
 
 use crate::meta::TemplateMeta;
 use kube::KubeSchema;

@@ -1,4 +1,4 @@
-//! How Machines are replaced that do not match the spec.
+//! How Machines that do not match the spec are replaced.
 
 use super::EtcdClusterSpec;
 use kube::KubeSchema;
@@ -52,7 +52,7 @@ pub struct RolloutBefore {
     pub certificates_expiry_days: i32,
 }
 
-/// Before the alert on certificates fires, which is 30 days before they expire.
+/// Earlier than the alert on certificates, which fires 30 days before they expire.
 fn default_certificates_expiry_days() -> i32 {
     45
 }

@@ -1,4 +1,4 @@
-//! What is known of an etcd cluster, and what must not be forgotten of it.
+//! The status of an EtcdCluster: what is known of the etcd cluster, and what must not be forgotten of it.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use schemars::JsonSchema;

@@ -1,4 +1,4 @@
-//! Settings of etcd itself. Their rules are those of the crate `etcd-values`, which etcdadm follows as well.
+//! Settings of etcd itself. Their rules are in the crate `etcd-values`, which etcdadm uses too.
 
 use etcd_values::{
     DEFAULT_ELECTION_TIMEOUT, DEFAULT_HEARTBEAT_INTERVAL, ELECTION_TIMEOUT, FREE_FLAGS, HEARTBEAT_INTERVAL,
