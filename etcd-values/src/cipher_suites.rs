@@ -1,10 +1,11 @@
-//! TLS 1.2 cipher suites: what etcd takes, and what keeps it from starting.
+//! TLS 1.2 cipher suites: which ones etcd accepts, and which lists keep it from starting.
 
 use crate::Invalid;
 
 const NAME: &str = "cipher-suites";
 
-/// Go's names of what etcd accepts, the insecure ones included: lists in use elsewhere have them.
+/// Go's names of the suites that etcd accepts. The insecure ones are included, because lists in use elsewhere have
+/// them.
 const ACCEPTED: [&str; 26] = [
     "TLS_AES_128_GCM_SHA256",
     "TLS_AES_256_GCM_SHA384",
@@ -34,11 +35,11 @@ const ACCEPTED: [&str; 26] = [
     "TLS_RSA_WITH_AES_256_GCM_SHA384",
 ];
 
-/// HTTP/2 needs one of these; without one, etcd dies at its start (etcd#10652).
+/// HTTP/2 needs one of these. Without one, etcd exits at its start (etcd#10652).
 pub const HTTP2_CIPHER_SUITES: [&str; 2] =
     ["TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256", "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"];
 
-/// Checks a list of cipher suites. The empty list stands for Go's own choice.
+/// Checks a list of cipher suites. An empty list means Go's own choice.
 ///
 /// # Errors
 /// Names the suite that etcd does not accept, or the one that is missing.

@@ -5,23 +5,23 @@ use crate::duration::go_duration;
 use crate::url::check_listen_url;
 use std::ops::RangeInclusive;
 
-/// Milliseconds between heartbeats, where none are given.
+/// Milliseconds between heartbeats, if the setting is not given.
 pub const DEFAULT_HEARTBEAT_INTERVAL: u64 = 100;
-/// Milliseconds without a heartbeat until an election, where none are given.
+/// Milliseconds without a heartbeat until an election, if the setting is not given.
 pub const DEFAULT_ELECTION_TIMEOUT: u64 = 1000;
 const MIB: u64 = 1024 * 1024;
 
-/// Bytes that quota-backend-bytes can be. etcd suggests at most 8 GiB, which is not a limit; with zero or less it would
-/// use a default or no quota at all.
+/// The range of quota-backend-bytes, in bytes. etcd suggests at most 8 GiB, which is not a limit. With zero or less, it
+/// would use a default or no quota at all.
 pub const QUOTA_BACKEND_BYTES: RangeInclusive<u64> = 16 * MIB..=100 * 1024 * MIB;
-/// Milliseconds that heartbeat-interval can be.
+/// The range of heartbeat-interval, in milliseconds.
 pub const HEARTBEAT_INTERVAL: RangeInclusive<u64> = 1..=10_000;
-/// Milliseconds that election-timeout can be: etcd refuses more than 50 s.
+/// The range of election-timeout, in milliseconds. etcd refuses more than 50 s.
 pub const ELECTION_TIMEOUT: RangeInclusive<u64> = 5..=50_000;
-/// Entries that snapshot-count can be.
+/// The range of snapshot-count, in entries.
 pub const SNAPSHOT_COUNT: RangeInclusive<u64> = 100..=1_000_000;
 
-/// Settings with rules of their own here.
+/// Settings that have rules here.
 pub const TUNING_FLAGS: [&str; 7] = [
     "quota-backend-bytes",
     "heartbeat-interval",
@@ -32,8 +32,8 @@ pub const TUNING_FLAGS: [&str; 7] = [
     "listen-metrics-urls",
 ];
 
-/// Settings that change how fast, how much or how loudly, and nothing that a cluster's life depends on. etcd itself
-/// checks their values.
+/// Settings that concern speed, amounts or logs, and nothing that the survival of an etcd cluster depends on. etcd
+/// itself checks their values.
 pub const FREE_FLAGS: [&str; 42] = [
     "backend-batch-interval",
     "backend-batch-limit",
@@ -57,8 +57,8 @@ pub const FREE_FLAGS: [&str; 42] = [
     "grpc-keepalive-interval",
     "grpc-keepalive-min-time",
     "grpc-keepalive-timeout",
-    // Of `initial-` the only one: it decides neither membership nor durability. The member compares its data with the
-    // others' before it serves.
+    // The only setting allowed out of `initial-`: it decides neither membership nor durability. The member compares its
+    // data with the other members' data before it serves.
     "initial-corrupt-check",
     "log-format",
     "log-level",
@@ -81,7 +81,7 @@ pub const FREE_FLAGS: [&str; 42] = [
     "watch-progress-notify-interval",
 ];
 
-/// Settings that are refused: why, and the starts of their names.
+/// Settings that are refused: the reason, and how their names begin.
 const REFUSED: [(&str, &[&str]); 20] = [
     ("it is set with --max-learners, the same on every member, and never changes", &["max-learners"]),
     ("it is always on: it keeps membership changes from losing quorum", &["strict-reconfig-check"]),
@@ -105,7 +105,7 @@ const REFUSED: [(&str, &[&str]); 20] = [
     ("it switches what is not stable yet", &["feature-gates"]),
 ];
 
-/// Starts of the names of settings about TLS.
+/// How the names of settings about TLS begin.
 const TLS: &[&str] =
     &["client-", "peer-", "cert-", "key-file", "ca-file", "trusted-ca-file", "auto-tls", "self-signed-", "tls-"];
 
@@ -159,7 +159,7 @@ fn check_name(name: &str) -> Result<(), Invalid> {
 }
 
 fn check_value(name: &str, value: &str) -> Result<(), String> {
-    // It becomes a line of an environment file, where other characters would need quoting.
+    // The value becomes a line of an environment file, where other characters would need quoting.
     if value.is_empty() || !value.bytes().all(|b| b.is_ascii_graphic() && !b"'\"\\$#`".contains(&b)) {
         return Err(format!("{value:?} cannot be used; give a value without spaces, quotes, \\, $, # and `"));
     }
@@ -180,7 +180,7 @@ fn check_value(name: &str, value: &str) -> Result<(), String> {
     }
 }
 
-/// Rules between settings; what is not given has etcd's default.
+/// Rules between settings. A setting that is not given has etcd's default.
 fn check_together(flags: &[(&str, &str)]) -> Result<(), Invalid> {
     let value = |wanted: &str| flags.iter().find(|(name, _)| *name == wanted).map(|(_, value)| *value);
     let milliseconds = |name, default| value(name).and_then(number).unwrap_or(default);
@@ -205,7 +205,7 @@ fn check_together(flags: &[(&str, &str)]) -> Result<(), Invalid> {
     Ok(())
 }
 
-/// A number without a sign, which `u64::from_str` would accept.
+/// Reads a number without a sign. `u64::from_str` would accept a plus sign.
 fn number(text: &str) -> Option<u64> {
     if text.bytes().all(|b| b.is_ascii_digit()) { text.parse().ok() } else { None }
 }

@@ -1,7 +1,7 @@
-//! Versions and settings of etcd, and the rules they keep.
+//! Versions and settings of etcd, and the rules for them.
 //!
-//! The node program and the controllers that check a user's wishes share these rules, so that whatever passes admission
-//! also starts on the machine.
+//! The node program and the controllers that check a user's settings share these rules, so that whatever passes
+//! admission also starts on the machine.
 
 mod cipher_suites;
 mod duration;
@@ -17,14 +17,15 @@ pub use flags::{
 };
 pub use version::{DEFAULT_ETCD_VERSION, EtcdVersion};
 
-/// The environment variable that stands for `etcdadm init --not-after`, and is how bootstrap data sets it: an etcdadm that
-/// does not know it ignores it.
+/// The environment variable for `etcdadm init --not-after`. Bootstrap data sets the variable and not the flag, because
+/// an etcdadm that does not know the variable ignores it.
 pub const INIT_NOT_AFTER: &str = "ETCDADM_INIT_NOT_AFTER";
 
-/// The same for `etcdadm join --cluster-id`.
+/// The environment variable for `etcdadm join --cluster-id`, for the same reason.
 pub const CLUSTER_ID: &str = "ETCDADM_CLUSTER_ID";
 
-/// An ID of a cluster or a member as etcd's logs and `etcdctl member list` write it: hexadecimal, with or without `0x`.
+/// The ID of a cluster or a member as etcd's logs and `etcdctl member list` write it: hexadecimal, with or without
+/// `0x`.
 #[must_use]
 pub fn parse_id(text: &str) -> Option<u64> {
     let text = text.trim();
@@ -33,7 +34,7 @@ pub fn parse_id(text: &str) -> Option<u64> {
     u64::from_str_radix(digits, 16).ok().filter(|id| is_hex && *id != 0)
 }
 
-/// The same for `etcdadm --timeout`.
+/// The environment variable for `etcdadm --timeout`, for the same reason as with `INIT_NOT_AFTER`.
 pub const TIMEOUT: &str = "ETCDADM_TIMEOUT";
 
 /// A setting that etcd or this project cannot work with.

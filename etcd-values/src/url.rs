@@ -2,8 +2,8 @@
 
 use std::net::IpAddr;
 
-/// Checks a URL for etcd to listen on: `http` or `https`, an address of the machine (etcd takes no DNS name there but
-/// `localhost`), and a port that etcd does not use already.
+/// Checks a URL for etcd to listen on: `http` or `https`, an address of the machine (the only DNS name that etcd
+/// accepts there is `localhost`), and a port that etcd does not use already.
 pub(crate) fn check_listen_url(text: &str) -> Result<(), String> {
     const EXAMPLE: &str = "write it like http://0.0.0.0:2381";
     let rest = text.strip_prefix("http://").or_else(|| text.strip_prefix("https://"));

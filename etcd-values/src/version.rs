@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use crate::Invalid;
 
-/// etcd version that members get when none is asked for.
+/// The etcd version of members if the user names none.
 pub const DEFAULT_ETCD_VERSION: &str = "3.6.16";
 
 /// A released or pre-released etcd version, ordered by the rules of semantic versioning.
@@ -13,7 +13,7 @@ pub const DEFAULT_ETCD_VERSION: &str = "3.6.16";
 pub struct EtcdVersion(semver::Version);
 
 impl EtcdVersion {
-    /// The first of which a cluster may promote learners; see [`promotes_learners`](Self::promotes_learners).
+    /// The first version with which a cluster may promote learners; see [`promotes_learners`](Self::promotes_learners).
     pub const FIRST_TO_PROMOTE: Self = Self::new(3, 5, 20);
 
     /// The version `major.minor.patch`, without a pre-release.
@@ -49,12 +49,13 @@ impl EtcdVersion {
     /// Whether a cluster whose oldest member has this version may promote learners.
     ///
     /// Members of 3.5 before 3.5.20 lose a promotion in their v3 store (etcd#19557, #20793), and a later upgrade to 3.6
-    /// then fails: new members join as voters. 3.4 has no such store, but is only ever upgraded through 3.5.
+    /// then fails. With such members, new members join as voters. 3.4 has no such store, but can be upgraded only
+    /// through 3.5.
     pub fn promotes_learners(&self) -> bool {
         *self >= Self::FIRST_TO_PROMOTE
     }
 
-    /// Whether it has the setting `max-learners`. Earlier versions take exactly one learner at a time.
+    /// Whether it has the setting `max-learners`. Earlier versions accept exactly one learner at a time.
     pub fn has_max_learners(&self) -> bool {
         (self.major(), self.minor()) >= (3, 6)
     }
