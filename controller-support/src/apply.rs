@@ -1,5 +1,5 @@
-//! Writing: server-side apply with one field manager, or a narrow patch on objects that others own.
-//! Any answer but success is an error, unless a function says otherwise.
+//! Writes: server-side apply with one field manager, or a narrow patch of objects that others own. Any answer other
+//! than success is an error, unless a function says otherwise.
 
 use crate::error::{Error, Result, ResultExt};
 use crate::write_cache::WriteCache;
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use std::fmt::Debug;
 use std::time::Duration;
 
-/// After a write that was refused because the object has changed: the watch is about to tell.
+/// The delay after a write that was refused because the object has changed. The watch is about to report the change.
 pub const CATCH_UP: Duration = Duration::from_millis(200);
 
 /// Applies an object of ours. Fields that we do not set are left to others.
@@ -30,7 +30,7 @@ where
 /// Creates an object of ours.
 ///
 /// # Errors
-/// Any answer but success, AlreadyExists among them.
+/// Any answer other than success, including AlreadyExists.
 pub async fn create<K>(api: &Api<K>, field_manager: &str, object: &K) -> Result<K>
 where
     K: Resource + Serialize + DeserializeOwned + Clone + Debug,
@@ -49,7 +49,7 @@ where
     api.patch_status(name, &parameters, &Patch::Apply(object)).await.doing(|| format!("writing the status of {name}"))
 }
 
-/// How [`write_status`] ended.
+/// The outcome of [`write_status`].
 #[derive(Clone, Debug)]
 pub enum StatusWrite<K> {
     /// It is written; this is the object now.
@@ -61,11 +61,11 @@ pub enum StatusWrite<K> {
     Gone,
 }
 
-/// Applies the whole status of `read`, an object of ours, if it is still in the version that the status was computed
-/// from. A process that has been overtaken therefore cannot put an older status back.
+/// Applies the whole status of `read`, an object of ours, if the object still has the version that the status was
+/// computed from. So a process that is behind cannot restore an older status.
 ///
 /// # Errors
-/// Any answer but success, a conflict, or that the object is gone.
+/// Any answer other than success, a conflict, or that the object is gone.
 pub async fn write_status<K>(
     api: &Api<K>,
     field_manager: &str,
@@ -83,7 +83,7 @@ where
     }
 }
 
-/// The same for a controller that remembers what it writes. Whether the object is still there.
+/// Does the same for a controller that remembers what it writes. Returns whether the object still exists.
 ///
 /// # Errors
 /// [`Error::NotReady`] if somebody else has changed the object: everything is decided again. As [`write_status`]
@@ -110,7 +110,7 @@ where
     Ok(true)
 }
 
-/// With the UID, so that a later object of the same name does not get this status, and with the version.
+/// A status with the UID, so that a later object of the same name does not get it, and with the resource version.
 fn status_of<K: Resource<DynamicType = ()>>(read: &K, status: &impl Serialize) -> Value {
     json!({
         "apiVersion": K::api_version(&()),
@@ -130,7 +130,7 @@ where
     api.patch(name, &parameters, &Patch::Merge(patch)).await.doing(|| format!("changing {name}"))
 }
 
-/// What [`merge`] would make of the object. Nothing is changed.
+/// A dry run of [`merge`]: returns the object as it would become, and changes nothing.
 pub async fn try_merge<K>(api: &Api<K>, field_manager: &str, name: &str, patch: &Value) -> Result<K>
 where
     K: Clone + DeserializeOwned + Debug,
@@ -140,10 +140,11 @@ where
     api.patch(name, &parameters, &Patch::Merge(patch)).await.doing(|| format!("trying to change {name}"))
 }
 
-/// Deletes an object in the background, if the conditions are met. Answers it if it stays for a while.
+/// Deletes an object with background propagation, if the preconditions are met. Returns the object if it stays for a
+/// while.
 ///
 /// # Errors
-/// Any answer but success, that it is gone and a conflict among them.
+/// Any answer other than success, including a conflict and an object that is gone.
 pub async fn delete(
     api: &Api<DynamicObject>,
     kind: &str,
@@ -160,8 +161,8 @@ pub fn dynamic(client: &Client, resource: &ApiResource, namespace: &str) -> Api<
     Api::namespaced_with(client.clone(), namespace, resource)
 }
 
-/// An object as it is now: a list of one. It needs no further permission than a watch does, and that a version is not served is
-/// an error and not an object that is gone, as it is for a get.
+/// Reads an object live, by a list with a single name. This needs no permission beyond those of a watch. If the version
+/// is not served, a list fails, whereas a get would answer as if the object were gone.
 ///
 /// # Errors
 /// When the API server does not answer with a list.
@@ -175,7 +176,7 @@ pub async fn get_live(
     let found = dynamic(client, resource, namespace).list(&one).await;
     let mut found = found.doing(|| format!("reading {} {namespace}/{name}", resource.kind))?;
     Ok(found.items.pop().map(|mut object| {
-        // What is in a list does not say what it is.
+        // An object in a list has no `apiVersion` and `kind`.
         let (api_version, kind) = (resource.api_version.clone(), resource.kind.clone());
         object.types.get_or_insert(TypeMeta { api_version, kind });
         object

@@ -3,12 +3,13 @@
 use kube::runtime::utils::Backoff;
 use std::time::Duration;
 
-/// First and longest delay. kube's default goes up to 30 s, like client-go's, which protects an API server with thousands of
-/// watches. We have a dozen, and while one is down the controllers act on stale objects. An API server that comes back often
-/// ends a watch once more, because it has forgotten the resource version that the watch asks for.
+/// The first and the longest delay. kube's default goes up to 30 s, like client-go's, which protects an API server with
+/// thousands of watches. We have a dozen, and while one is down, the controllers act on stale objects. An API server
+/// that comes back often ends a watch a second time, because it no longer has the resource version that the watch asks
+/// for.
 const DELAYS: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(4));
 
-/// Delays of a watch. They double with every failure, and start again once an event has come.
+/// Delays of a watch. They double with every failure, and start from the beginning after an event.
 #[derive(Clone, Debug, Default)]
 pub struct WatchBackoff {
     failures: u32,

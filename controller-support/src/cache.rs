@@ -25,7 +25,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// How long the first list of a kind may take before a reconcile gives up and comes back.
+/// How long the first list of a kind may take before a reconcile gives up, to be tried again.
 const FIRST_LIST: Duration = Duration::from_secs(10);
 
 /// Every shared watch of the process.
@@ -37,10 +37,10 @@ pub struct Caches {
     running: Running,
 }
 
-/// The watches that are there.
+/// The watches that run.
 type Running = Arc<Mutex<HashMap<Watched, Cached>>>;
 
-/// Where a watch is known. There it is forgotten when its version is no longer served.
+/// Where a watch is registered. It is removed there when its version is no longer served.
 struct Known {
     kinds: Kinds,
     running: Running,
@@ -48,30 +48,30 @@ struct Known {
 }
 
 impl Known {
-    /// Forgotten first: those that are told begin again, and must not get the watch that has ended.
+    /// Removes the watch first: whoever is told of the loss starts again, and must not get the watch that has ended.
     async fn lose(&self) {
         self.running.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.watched);
         self.kinds.lose(&self.watched.0).await;
     }
 }
 
-/// What a watch gives.
+/// An item of a watch: an event or an error.
 type Watch = watcher::Result<watcher::Event<DynamicObject>>;
 
 /// A kind and a label selector.
 type Watched = (ApiResource, Option<String>);
 
 impl Caches {
-    /// No watch yet. A kind whose watch is no longer served is forgotten in `kinds`.
+    /// Starts with no watch. If the version of a watch is no longer served, it is forgotten in `kinds`.
     #[must_use]
     pub fn new(client: Client, kinds: Kinds, scope: Scope) -> Self {
         Self { client, kinds, scope, running: Arc::default() }
     }
 
-    /// The watch of all objects of a kind in scope, or of those that match `selector`. It is started if it is not there yet,
-    /// and runs as long as the version is served.
+    /// The watch of all objects of a kind in scope, or of those that match `selector`. The first call starts it. It
+    /// runs as long as the version is served.
     ///
-    /// Managed fields, bootstrap data and a few other things that nobody reads are not kept.
+    /// It does not keep managed fields, bootstrap data and a few other fields that no controller reads from a watch.
     #[must_use]
     pub fn watch(&self, resource: &ApiResource, selector: Option<&str>) -> Cached {
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
@@ -97,18 +97,18 @@ impl Caches {
     }
 }
 
-/// How far a watch has come.
+/// The state of a watch's list.
 #[derive(Clone, Debug, Default)]
 struct Listing {
-    /// The first list has come, and the kind is still served.
+    /// The first list has arrived, and the kind is still served.
     listed: bool,
-    /// What went wrong last, if nothing has come since.
+    /// The last failure, if no event has come since.
     failure: Option<String>,
-    /// The API server has answered that there is no list for us: waiting does not help.
+    /// The API server has refused the list, so waiting does not help.
     refused: bool,
 }
 
-/// A shared watch: what is there, and what changes.
+/// A shared watch: the objects that exist, and their changes.
 #[derive(Clone)]
 pub struct Cached {
     resource: ApiResource,
@@ -119,7 +119,8 @@ pub struct Cached {
 }
 
 impl Cached {
-    /// What follows the events of a watch has to be spawned; the copy is only as new as it has come.
+    /// Returns the copy, and a future that follows the events. The caller has to spawn the future: the copy is only as
+    /// new as the last event that the future has processed.
     fn follow(
         resource: &ApiResource,
         events: impl Stream<Item = Watch> + Send + 'static,
@@ -137,18 +138,18 @@ impl Cached {
         (cached, following)
     }
 
-    /// A watch that has shown these objects, and that shows no more: for tests of what reads a watch.
+    /// A watch that has reported these objects and reports no more, for tests of code that reads a watch.
     #[must_use]
     pub fn fixed(resource: &ApiResource, objects: Vec<DynamicObject>) -> Self {
         let listed = objects.into_iter().map(watcher::Event::InitApply);
         let events = [watcher::Event::Init].into_iter().chain(listed).chain([watcher::Event::InitDone]);
         let (cached, following) = Self::follow(resource, stream::iter(events.map(Ok).collect::<Vec<_>>()), None);
-        // It waits for nothing.
+        // The future waits for nothing, so this completes it.
         let _ = following.now_or_never();
         cached
     }
 
-    /// Until the events end, or the version that was watched is no longer served.
+    /// Follows the events until they end, or until the version is no longer served.
     async fn keep_up(
         self,
         events: impl Stream<Item = Watch> + Send + 'static,
@@ -165,7 +166,8 @@ impl Cached {
                     let was_listed = listing.borrow().listed;
                     match (note(&listing, &error), &known) {
                         (404, Some(known)) if was_listed => return known.lose().await,
-                        // It went between the look-up and the watch: nobody has anything of this version.
+                        // The version disappeared between its look-up and the first list, so no reader has objects of
+                        // this version.
                         (404, Some(known)) => known.kinds.forget_version(&self.resource).await,
                         _ => {}
                     }
@@ -180,12 +182,12 @@ impl Cached {
         writer: &mut Writer<DynamicObject>,
         listing: &watch::Sender<Listing>,
     ) {
-        // The store first: a controller that is told of an object looks for it there.
+        // The store comes first: a controller that is notified of an object looks it up there.
         writer.apply_watcher_event(&event);
         let mut contents = self.contents.write().unwrap_or_else(PoisonError::into_inner);
         match event {
             watcher::Event::Apply(object) => {
-                // The store's copy, so that there is only one.
+                // Keep the store's copy, so that there is only one.
                 let kept = self.store.get(&object.to_object_ref(self.resource.clone()));
                 contents.put(&kept.unwrap_or_else(|| Arc::new(object)));
             }
@@ -213,9 +215,9 @@ impl Cached {
         &self.store
     }
 
-    /// Waits for the first list. False if it has failed, or has not come in time: nothing is known. A list that is known to
-    /// fail is not waited for, because the kind of one object may not hold up whatever else a reconcile has to do. The watch
-    /// goes on trying, and what it finds reconciles as any change does.
+    /// Waits for the first list. False if it has failed or has not arrived in time: then nothing is known. This does
+    /// not wait for a list that is known to fail, because one kind must not delay everything else that a reconcile has
+    /// to do. The watch keeps trying, and the objects that it finds cause reconciles like any other change.
     pub async fn ready(&self) -> bool {
         let mut listing = self.listing.clone();
         let come = listing.wait_for(|listing| listing.listed || listing.failure.is_some());
@@ -226,7 +228,7 @@ impl Cached {
     ///
     /// # Errors
     /// Nothing is known of the objects of this kind: [`Error::Refused`] if the API server refuses the list, and
-    /// [`Error::NotReady`] if it only takes its time.
+    /// [`Error::NotReady`] if the list is only late.
     pub async fn ensure_ready(&self) -> Result<()> {
         if self.ready().await {
             return Ok(());
@@ -240,20 +242,20 @@ impl Cached {
         })
     }
 
-    /// What went wrong last, if nothing has come since.
+    /// The last failure, if no event has come since.
     #[cfg(test)]
     fn failure(&self) -> Option<String> {
         self.listing.borrow().failure.clone()
     }
 
-    /// One object, as the watch has told of it last.
+    /// One object, as the watch last reported it.
     #[must_use]
     pub fn get(&self, namespace: &str, name: &str) -> Option<Arc<DynamicObject>> {
         self.contents.read().unwrap_or_else(PoisonError::into_inner).get(namespace, name)
     }
 
-    /// The objects of a namespace that have `key` in an index, by name. The cost does not depend on how many others
-    /// there are, but for the first use of an index.
+    /// The objects of a namespace that have `key` in an index, by name. The cost does not depend on the number of other
+    /// objects, except at the first use of an index.
     #[must_use]
     pub fn by_index(&self, index: &Index, namespace: &str, key: &str) -> Vec<Arc<DynamicObject>> {
         let known = self.contents.read().unwrap_or_else(PoisonError::into_inner).by_index(index, namespace, key);
@@ -270,14 +272,14 @@ impl Cached {
         self.contents.read().unwrap_or_else(PoisonError::into_inner).in_namespace(namespace).cloned().collect()
     }
 
-    /// Everything that is there, and then every change, deletions included.
+    /// Every object that exists, and then every change, including deletions.
     pub fn changes(&self) -> impl Stream<Item = Arc<DynamicObject>> + Send + 'static {
         let receiver = self.contents.write().unwrap_or_else(PoisonError::into_inner).subscribe();
         stream::unfold(receiver, |mut receiver| async { Some((receiver.recv().await?, receiver)) }).fuse()
     }
 }
 
-/// Remembers a failure. Answers the API server's code, or 0 if there is none.
+/// Remembers a failure. Returns the API server's code, or 0 if there is none.
 fn note(listing: &watch::Sender<Listing>, error: &watcher::Error) -> u16 {
     let (code, text) = match error {
         watcher::Error::InitialListFailed(error)
@@ -287,7 +289,8 @@ fn note(listing: &watch::Sender<Listing>, error: &watcher::Error) -> u16 {
         watcher::Error::NoResourceVersion => (0, error.to_string()),
     };
     listing.send_modify(|listing| {
-        // A version that was listed goes: its watch ends, and another one begins.
+        // If there was a list, a 404 means that the version is no longer served: its watch ends, and another one
+        // begins.
         listing.refused = matches!(code, 401 | 403) || (code == 404 && !listing.listed);
         listing.listed &= code != 404;
         listing.failure = Some(text);

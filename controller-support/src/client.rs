@@ -14,32 +14,34 @@ use thiserror::Error;
 use tokio::time::timeout;
 use tower::{BoxError, Service, layer::layer_fn, service_fn};
 
-/// How long the API server may take to begin its answer. A watch without an answer shows nothing more, and kube waits for it
-/// without a limit: a connection that dies silently at the wrong moment would leave a stale copy behind for good.
+/// How long the API server may take to begin its answer. kube waits for the answer to a watch without a limit. If the
+/// connection died silently at the wrong moment, the watch would report nothing more, and its copy would be stale for
+/// good.
 const LIMITS: Limits = Limits { watch: Duration::from_secs(30), other: Duration::from_secs(65) };
 
-/// Stands for the name of a controller in requests of what controllers share, such as watches, or of another part of
-/// the process.
+/// Takes the place of a controller's name in requests that controllers share, such as watches, or that another part of
+/// the process makes.
 pub const SHARED: &str = "shared";
 
-/// Name of the controller that asks. It goes with its request: a client sends requests from a task of its own.
+/// Name of the controller that makes a request. It is attached to the request, because a client sends requests from a
+/// separate task.
 #[derive(Clone, Copy)]
 struct Asks(&'static str);
 
 #[derive(Clone, Copy)]
 struct Limits {
-    /// The first answer to a watch comes at once, or when the API server has its own watch of the kind.
+    /// The answer to a watch begins at once, or as soon as the API server has started its own watch of the kind.
     watch: Duration,
     /// The API server itself gives up after a minute.
     other: Duration,
 }
 
-/// Nothing has come in time. The request may have been carried out.
+/// No answer has begun in time. The request may have been carried out.
 #[derive(Debug, Error)]
 #[error("the API server has not begun to answer within {} s", .0.as_secs())]
 struct NotAnswered(Duration);
 
-/// A client whose requests end: with the beginning of an answer, or with an error. They are counted.
+/// A client whose requests always end, with the beginning of an answer or with an error. It counts them.
 ///
 /// # Errors
 /// When the configuration cannot be used.
@@ -47,7 +49,7 @@ pub fn client(config: Config, metrics: &Arc<Metrics>) -> kube::Result<Client> {
     client_with(config, metrics, LIMITS)
 }
 
-/// The same client, whose requests count as those of a controller.
+/// The same client, with its requests counted for a controller.
 #[must_use]
 pub fn of_controller(client: &Client, controller: &'static str) -> Client {
     let inner = client.clone();
@@ -64,7 +66,7 @@ fn client_with(config: Config, metrics: &Arc<Metrics>, limits: Limits) -> kube::
     Ok(ClientBuilder::try_from(config)?.with_layer(&watched).build())
 }
 
-/// Gives requests up that are not answered in time, and counts all of them.
+/// Gives up requests that are not answered in time, and counts all requests.
 #[derive(Clone)]
 struct Watched<S> {
     inner: S,
@@ -119,7 +121,7 @@ mod tests {
 
     const QUICK: Limits = Limits { watch: Duration::from_millis(300), other: Duration::from_millis(300) };
 
-    /// Serves each connection for one request, which gets the answer that belongs to its first line; or none at all.
+    /// Serves one request on each connection. Its first line decides what the answer is, or that there is none.
     async fn server(answer: impl Fn(&str) -> Option<String> + Send + Sync + 'static) -> Config {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
@@ -159,7 +161,7 @@ mod tests {
         metrics.requests.get_or_create(&RequestLabels { controller, verb, code }).get()
     }
 
-    /// What they are answered is the same as for everybody.
+    /// The answers are the same as for the shared client.
     #[tokio::test]
     async fn requests_of_a_controller_are_told_from_those_of_others() {
         let config = server(|line| {
@@ -184,7 +186,7 @@ mod tests {
         assert_eq!(asked(0), [1, 0, 1]);
     }
 
-    /// As when the API server dies while a watch is started: without a limit it would show nothing more.
+    /// As if the API server died while a watch is started: without a limit, the watch would report nothing more.
     #[tokio::test]
     async fn a_watch_that_is_not_answered_is_started_again() {
         let watches = Arc::new(AtomicUsize::new(0));

@@ -1,15 +1,16 @@
-//! Statuses that are left unwritten for a moment, since more is about to change.
+//! Statuses whose write is deferred for a moment, because more is about to change.
 
 use crate::ttl_cache::TtlCache;
 use std::time::Duration;
 
-/// How long a status may be behind, from the first one that was left out. Longer than a chain of steps takes, and too short
-/// for anybody to miss it: changes that never end must not hide what happens.
+/// How long a status may be outdated, from the first write that was deferred. This is longer than a chain of steps
+/// takes, and too short for a person to notice. There must be a limit: otherwise, changes that never end would hide
+/// what happens.
 const MOMENT: Duration = Duration::from_secs(2);
-/// What was begun longer ago than this is forgotten: its object is gone.
+/// A deferral that began longer ago than this is forgotten, because its object is gone.
 const FORGOTTEN: Duration = Duration::from_secs(600);
 
-/// Since when the status of objects has been left unwritten, by UID.
+/// Since when the status of objects has been deferred, by UID.
 pub struct DeferredStatuses(TtlCache<String, ()>);
 
 impl Default for DeferredStatuses {
@@ -19,7 +20,7 @@ impl Default for DeferredStatuses {
 }
 
 impl DeferredStatuses {
-    /// How much longer the status may be left unwritten. The first time begins the moment. `None`: it is over.
+    /// How much longer the status may be deferred. The first call begins the moment. `None`: the moment is over.
     pub fn left(&self, uid: &str) -> Option<Duration> {
         match self.0.age(uid) {
             Some(age) => MOMENT.checked_sub(age).filter(|left| !left.is_zero()),
@@ -30,9 +31,11 @@ impl DeferredStatuses {
         }
     }
 
-    /// The same of one that may not always wait. `None`: it is written now, and that ends the moment.
+    /// The same for a status that may be deferred only if `can_wait`. `None`: the status is written now, which ends the
+    /// moment.
     ///
-    /// What has failed waits, as it may be over in a moment; and as the write is an event, which defeats the back-off.
+    /// A failure is deferred because it may soon be over, and because its write causes a watch event, which defeats the
+    /// back-off.
     pub fn left_if(&self, can_wait: bool, uid: &str) -> Option<Duration> {
         let left = can_wait.then(|| self.left(uid)).flatten();
         if left.is_none() {

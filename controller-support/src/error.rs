@@ -1,10 +1,9 @@
-//! Errors of controllers: I/O, objects that nobody can read, or bugs. Waiting is not an error, it is a value of the
-//! plan.
+//! Errors of controllers: I/O, objects that cannot be read, or bugs. Waiting is not an error, but a value of the plan.
 
 use crate::kinds::KindError;
 use std::time::Duration;
 
-/// What went wrong while a controller was reading or writing.
+/// An error that occurred while a controller was reading or writing.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A request to the API server failed.
@@ -19,7 +18,7 @@ pub enum Error {
     /// The served version of a kind could not be determined.
     #[error(transparent)]
     Kind(#[from] KindError),
-    /// What is needed is not known yet, such as a first list that has not come.
+    /// Something that is needed is not known yet, such as a first list that has not arrived.
     #[error("{0}")]
     NotReady(String),
     /// The API server refuses a list, or does not keep what is written: waiting does not help.
@@ -28,10 +27,10 @@ pub enum Error {
     /// An object cannot be read: somebody has to correct it.
     #[error("{0}")]
     Invalid(String),
-    /// A machine of the infrastructure could not be looked at, made, started or removed.
+    /// A machine of the infrastructure could not be read, made, started or removed.
     #[error("{0}")]
     Infrastructure(String),
-    /// A reconcile was given up. It hung, most likely on a connection that died without a word.
+    /// A reconcile was given up. It hung, most likely on a connection that died silently.
     #[error("gave up after {} s: the API server does not answer", .0.as_secs())]
     Timeout(Duration),
     /// Something that should be impossible: a bug.
@@ -83,8 +82,8 @@ impl Error {
         }
     }
 
-    /// What a person can do something about, for a condition. An API server that does not answer could not be told of
-    /// it either, and one that is slow with a first list has refused nothing.
+    /// The refusal that a person can do something about, for a condition. If the API server does not answer, a
+    /// condition could not be written either. If it is only slow with a first list, it has refused nothing.
     #[must_use]
     pub fn refusal(&self) -> Option<String> {
         match self {
@@ -95,7 +94,7 @@ impl Error {
         }
     }
 
-    /// The same for the condition of an object whose reconcile has failed with it.
+    /// The same for the condition of an object whose reconcile has failed with this error.
     #[must_use]
     pub fn told_refusal(&self) -> Option<String> {
         self.refusal().map(|refusal| format!("{refusal}; this controller tries again with a back-off"))
@@ -105,12 +104,12 @@ impl Error {
 /// Result of a controller's I/O.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Says what was being done when a request failed.
+/// Adds to an error what was being done when a request failed.
 pub trait ResultExt<T> {
     /// Wraps the error; `doing` is only called if there is one.
     ///
     /// # Errors
-    /// The same as before, with what was being done.
+    /// The original error, with what was being done.
     fn doing(self, doing: impl FnOnce() -> String) -> Result<T>;
 }
 

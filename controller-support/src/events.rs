@@ -7,7 +7,7 @@ use kube::runtime::events::{Event, EventType, Recorder, Reporter};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The longest note that the API server takes, in bytes.
+/// The longest note that the API server accepts, in bytes.
 ///
 /// Source: `NoteLengthLimit` in Kubernetes 1.36, pkg/apis/core/validation/events.go.
 const LONGEST_NOTE: usize = 1024;
@@ -17,8 +17,8 @@ const SAME: Duration = Duration::from_secs(360);
 
 /// Publishes events of one controller.
 ///
-/// A [`Recorder`] takes an event of the same reason about the same object for the same one, whatever its note says: of
-/// two members that fail, only the first would be named. So each sentence has a recorder of its own.
+/// A [`Recorder`] treats events with the same reason about the same object as one event, whatever their notes say. If
+/// two members failed, only the first would be named. So each sentence has its own recorder.
 #[derive(Clone)]
 pub struct Events {
     client: Client,
@@ -37,12 +37,12 @@ impl Events {
         Self { client, reporter, recorders: Arc::new(TtlCache::new(SAME)) }
     }
 
-    /// Something went as it should.
+    /// Publishes that something went as it should.
     pub async fn normal(&self, about: &ObjectReference, action: &str, reason: &str, note: impl Into<String>) {
         self.publish(EventType::Normal, about, action, reason, note.into()).await;
     }
 
-    /// Somebody should look at it.
+    /// Publishes something that a person should look at.
     pub async fn warning(&self, about: &ObjectReference, action: &str, reason: &str, note: impl Into<String>) {
         self.publish(EventType::Warning, about, action, reason, note.into()).await;
     }
@@ -65,7 +65,7 @@ impl Events {
     }
 }
 
-/// The note as far as the API server takes it.
+/// The note, shortened to what the API server accepts.
 fn cut(mut note: String) -> String {
     if note.len() > LONGEST_NOTE {
         let end = (0..=LONGEST_NOTE - '…'.len_utf8()).rev().find(|end| note.is_char_boundary(*end));

@@ -1,5 +1,5 @@
-//! External views: what we need of objects that other providers own, whatever version they speak. A tolerant reader:
-//! unknown fields are ignored, and fields are found in the shape of either contract. All of it is pure.
+//! External views: what we need of objects that other providers own, whatever version the objects have. The views are
+//! tolerant readers: they ignore unknown fields, and find fields in the shape of either contract. All of this is pure.
 
 mod cluster;
 mod docker_machine;
@@ -46,7 +46,7 @@ impl Reference {
     }
 }
 
-/// The group of an `apiVersion` such as an owner reference has. Empty: that of the core.
+/// The group of an `apiVersion`, such as that of an owner reference. Empty: the core group.
 #[must_use]
 pub fn api_group(api_version: &str) -> &str {
     api_version.split_once('/').map_or("", |(group, _)| group)
@@ -70,7 +70,8 @@ fn addresses(data: &Value) -> Vec<(String, String)> {
     list.into_iter().flatten().filter_map(pair).collect()
 }
 
-/// A condition of an object that has this status. Both contracts have conditions in this place under these names.
+/// A condition of an object, if it has this status. Both contracts have conditions in this place, with these field
+/// names.
 fn condition<'a>(data: &'a Value, type_: &str, status: &str) -> Option<&'a Value> {
     let conditions = data.pointer("/status/conditions")?.as_array()?;
     conditions.iter().find(|found| found["type"] == type_ && found["status"] == status)

@@ -1,4 +1,4 @@
-//! Watches that a controller begins to follow while it runs: those of kinds that it learns from its objects.
+//! Watches that a controller begins to follow while it runs, because its objects refer to their kinds.
 
 use crate::{Cached, Caches};
 use futures::StreamExt;
@@ -11,20 +11,20 @@ use std::hash::Hash;
 use std::sync::{Mutex, PoisonError};
 use tokio::sync::mpsc::UnboundedSender;
 
-/// Turns the changes of other objects into reconciles of a controller's own, of kind `K`.
+/// Turns changes of other objects into reconciles of the controller's objects, of kind `K`.
 pub struct Followed<K: Resource<DynamicType: Hash + Eq>> {
     known: Mutex<HashSet<(ApiResource, Option<String>)>>,
     reconciles: UnboundedSender<ObjectRef<K>>,
 }
 
 impl<K: Resource<DynamicType: Hash + Eq + Send> + 'static> Followed<K> {
-    /// What is to be reconciled goes to `reconciles`.
+    /// Sends the objects that are to be reconciled to `reconciles`.
     #[must_use]
     pub fn new(reconciles: UnboundedSender<ObjectRef<K>>) -> Self {
         Self { known: Mutex::default(), reconciles }
     }
 
-    /// [`Caches::watch`]. From the first use on, what `map` answers for an object is reconciled whenever that changes.
+    /// [`Caches::watch`]. From the first call on, every change of an object reconciles what `map` returns for it.
     pub fn watch(
         &self,
         caches: &Caches,

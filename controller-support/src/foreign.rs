@@ -1,5 +1,5 @@
-//! Another provider's CRD under the name of ours. EKS Anywhere has one, with another schema: its provider and this one
-//! would both make bootstrap data for every EtcdadmConfig.
+//! Another provider's CRD with the same name as ours. EKS Anywhere has one, with another schema. Its provider and this
+//! one would both make bootstrap data for every EtcdadmConfig.
 
 use crate::{Error, KindError, Kinds, Result};
 use api::names::BOOTSTRAP_GROUP;
@@ -7,24 +7,25 @@ use std::collections::BTreeMap;
 
 /// The contract of Cluster API that our CRD satisfies, and the other one does not.
 const CONTRACT: &str = "cluster.x-k8s.io/v1beta2";
-/// Whose a CRD is, as clusterctl needs it.
+/// The label that says which provider a CRD belongs to. clusterctl needs it.
 const PROVIDER: &str = "cluster.x-k8s.io/provider";
-/// This provider's.
+/// Its value for this provider.
 const OURS: &str = "bootstrap-etcdadm";
-/// EKS Anywhere's. clusterctl merges the CRDs that it installs into those that are there: its labels come beside ours, and
-/// its schema in place of ours. Source: `EtcdAdmBootstrapProviderName` in eks-anywhere, and clusterctl 1.14's
+/// Its value for EKS Anywhere. clusterctl merges a CRD that it installs into the existing one: it adds its labels to
+/// ours, and replaces our schema. Source: `EtcdAdmBootstrapProviderName` in eks-anywhere, and clusterctl 1.14's
 /// `cmd/clusterctl/client/cluster/components.go`.
 const EKS_ANYWHERE: &str = "bootstrap-etcdadm-bootstrap";
 
-/// Looks at the CRD of EtcdadmConfigs. Costs a request every time.
+/// Checks the CRD of EtcdadmConfigs. Costs a request every time.
 ///
 /// # Errors
-/// [`Error::Refused`] if it is another provider's. If it is not there, or the API server does not answer.
+/// [`Error::Refused`] if it is another provider's. Another error if it does not exist, or the API server does not
+/// answer.
 pub async fn refuse(kinds: &Kinds) -> Result<()> {
     judge(kinds.labels(BOOTSTRAP_GROUP, "EtcdadmConfig").await)
 }
 
-/// Whether these are labels of another provider's CRD of EtcdadmConfigs: what tells so, for people.
+/// What shows that these are the labels of another provider's CRD of EtcdadmConfigs, for people. `None`: nothing does.
 #[must_use]
 pub fn evidence(labels: &BTreeMap<String, String>) -> Option<String> {
     match labels.get(PROVIDER).map(String::as_str) {

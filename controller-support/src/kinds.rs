@@ -1,5 +1,5 @@
-//! Which version of another provider's kind to use. It is found the way Cluster API does it: from the contract labels on the
-//! kind's CRD. Only the CRD's metadata is read.
+//! Which version of another provider's kind to use. Like Cluster API, this derives the version from the contract labels
+//! on the kind's CRD. It reads only the metadata of the CRD.
 
 use crate::error::{Result as IoResult, ResultExt, code};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -63,12 +63,12 @@ type Known = (String, String, Contracts);
 pub struct Kinds {
     client: Client,
     known: Arc<RwLock<HashMap<Known, ApiResource>>>,
-    /// How many versions have been lost.
+    /// How many watched versions have turned out to be no longer served.
     lost: Arc<watch::Sender<u64>>,
 }
 
 impl Kinds {
-    /// Nothing is known yet.
+    /// Starts with no known kind.
     #[must_use]
     pub fn new(client: Client) -> Self {
         Self { client, known: Arc::default(), lost: Arc::new(watch::channel(0).0) }
@@ -95,9 +95,9 @@ impl Kinds {
         self.known.write().await.retain(|(known_group, known_kind, _), _| known_group != group || known_kind != kind);
     }
 
-    /// Asks for objects of a kind that no watch of ours follows, so that nothing but the answer 404 tells when the version
-    /// that was found is no longer served. Then the version is looked up again, and `ask` is called once more. `doing` says
-    /// what for.
+    /// Requests objects of a kind that no watch of ours follows. Only the answer 404 shows that the version is no
+    /// longer served. The version is then looked up again, and `ask` is called once more. `doing` says what the request
+    /// is for.
     ///
     /// # Errors
     /// See [`KindError`], and any answer but success.
@@ -120,19 +120,19 @@ impl Kinds {
         answer.doing(|| doing.to_owned())
     }
 
-    /// Forgets one version, so that the next [`Kinds::find`] that would have answered it asks again.
+    /// Forgets one version, so that the next [`Kinds::find`] that would have returned it asks again.
     pub(crate) async fn forget_version(&self, resource: &ApiResource) {
         self.known.write().await.retain(|_, known| known != resource);
     }
 
-    /// A version that was watched is no longer served: forgets it, and ends [`Kinds::lost`].
+    /// Forgets a watched version that is no longer served, and ends [`Kinds::lost`].
     pub(crate) async fn lose(&self, resource: &ApiResource) {
         tracing::warn!(kind = resource.kind, version = resource.version, "this version is no longer served");
         self.forget_version(resource).await;
         self.lost.send_modify(|lost| *lost += 1);
     }
 
-    /// As if the version had been found.
+    /// Makes the version known, as if it had been found.
     #[cfg(test)]
     pub(crate) async fn know(&self, resource: &ApiResource) {
         let key = (resource.group.clone(), resource.kind.clone(), CLUSTER_API_CONTRACTS);
@@ -144,7 +144,8 @@ impl Kinds {
         self.known.read().await.values().any(|known| known == resource)
     }
 
-    /// Returns when a version that is watched is no longer served, from now on. What was found before may be that version.
+    /// Returns when a watched version turns out to be no longer served, from now on. Whatever was found before may have
+    /// that version.
     pub fn lost(&self) -> impl Future<Output = ()> + Send + 'static {
         let mut lost = self.lost.subscribe();
         let keep = self.lost.clone();
@@ -196,18 +197,18 @@ impl Kinds {
     }
 }
 
-/// The plural is only a guess, but the guess is Cluster API's rule for naming CRDs.
+/// The plural is only a guess, but it follows Cluster API's rule for naming CRDs.
 fn resource(group: &str, version: &str, kind: &str) -> ApiResource {
     ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind))
 }
 
-/// The newest version that the labels list for the first contract they know.
+/// The newest version that the labels list for the first contract that they contain.
 fn version_of(labels: &BTreeMap<String, String>, contracts: &[&str]) -> Option<String> {
     let versions = contracts.iter().find_map(|contract| labels.get(*contract))?;
     versions.split('_').filter(|v| !v.is_empty()).max_by_key(|v| Version::parse(v).priority()).map(str::to_owned)
 }
 
-/// The version that the first contract is named after, of those served as `group/version`.
+/// The version after which the first contract is named, out of those served as `group/version`.
 fn own_version(served: &[String], contracts: &[&str]) -> Option<String> {
     let contract = contracts.iter().find(|contract| served.iter().any(|version| version == *contract))?;
     contract.split_once('/').map(|(_, version)| version.to_owned())

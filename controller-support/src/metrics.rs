@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
 
-/// What the name of every metric begins with.
+/// The prefix of every metric's name.
 const PREFIX: &str = "etcdadm_provider";
 
 /// Which controller, and how a reconcile ended: `ok` or the label of its error.
@@ -44,7 +44,7 @@ pub struct RequestLabels {
 /// The metrics of the process.
 #[derive(Debug)]
 pub struct Metrics {
-    /// One for each part of the process, by its name.
+    /// One registry for each part of the process, by its name.
     parts: Mutex<BTreeMap<&'static str, Registry>>,
     /// Finished reconciles.
     pub reconciles: Family<ReconcileLabels, Counter>,
@@ -75,8 +75,8 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// Sets the metrics of the part called `part`. Those that it had before, as of a controller that was started again, are
-    /// shown no longer.
+    /// Sets the metrics of the part called `part`. They replace its earlier ones, such as those of a controller that
+    /// has been started again.
     pub fn register(&self, part: &'static str, add: impl FnOnce(&mut Registry)) {
         let mut registry = Registry::with_prefix(PREFIX);
         add(&mut registry);

@@ -5,7 +5,7 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
-/// Why a Secret's content is not a CA, in words for its owner. Holds nothing of the content.
+/// Why a Secret's content is not a CA, in words for its owner. Contains nothing of the content.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidAuthority {
     /// No certificate.
@@ -34,7 +34,7 @@ pub fn check_authority(cert: &[u8], key: &[u8]) -> Result<(), InvalidAuthority> 
     }
     let private = PrivateKeyDer::from_pem_slice(key).map_err(|_| InvalidAuthority::Key)?;
     let signing = any_supported_type(&private).map_err(|_| InvalidAuthority::Key)?;
-    // Every kind of key that ring supports gives its public key.
+    // ring returns the public key for every kind of key that it supports.
     let public = signing.public_key().ok_or(InvalidAuthority::Key)?;
     if public.as_ref() != parsed.public_key().raw {
         return Err(InvalidAuthority::NotAPair);

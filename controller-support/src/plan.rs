@@ -1,4 +1,5 @@
-//! The answer to "what next?" of every controller. A plan that needs one more read makes that read a step of its own.
+//! What every controller decides: the next step, or why there is none. If a plan needs one more read, that read is a
+//! step.
 
 use std::time::Duration;
 
@@ -22,7 +23,7 @@ pub struct Hold {
     pub reason: &'static str,
     /// What is waited for, and what would help. For people.
     pub message: String,
-    /// When to look again. `None`: a watch tells.
+    /// When to decide again. `None`: when a watch reports a change.
     pub again: Option<Duration>,
 }
 
@@ -33,27 +34,27 @@ impl Hold {
         Self { reason, message: message.into(), again: None }
     }
 
-    /// Looks again after `delay`, because no watch tells.
+    /// Decides again after `delay`, because no watch reports the change.
     #[must_use]
     pub fn again(self, delay: Duration) -> Self {
         Self { again: Some(delay), ..self }
     }
 }
 
-/// [`Plan::Wait`] until a watch tells; see [`Plan::again`].
+/// [`Plan::Wait`] until a watch reports a change; see [`Plan::again`].
 #[must_use]
 pub fn wait<S>(reason: &'static str, message: impl Into<String>) -> Plan<S> {
     Plan::Wait(Hold::new(reason, message))
 }
 
-/// [`Plan::Block`] until a watch tells; see [`Plan::again`].
+/// [`Plan::Block`] until a watch reports a change; see [`Plan::again`].
 #[must_use]
 pub fn block<S>(reason: &'static str, message: impl Into<String>) -> Plan<S> {
     Plan::Block(Hold::new(reason, message))
 }
 
 impl<S> Plan<S> {
-    /// Looks again after `delay`, if the plan is to wait or is blocked.
+    /// Decides again after `delay`, if the plan waits or is blocked.
     #[must_use]
     pub fn again(self, delay: Duration) -> Self {
         match self {
@@ -63,7 +64,7 @@ impl<S> Plan<S> {
         }
     }
 
-    /// Why nothing is done, if nothing is done although something should be.
+    /// Why nothing is done, if the plan waits or is blocked.
     #[must_use]
     pub fn hold(&self) -> Option<&Hold> {
         match self {

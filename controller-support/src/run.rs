@@ -25,20 +25,20 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tracing::Instrument;
 
-/// First delay after an error, and the longest. Errors double it.
+/// The first delay after an error, and the longest. Each error doubles the delay.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(30));
 
-/// The longest that a reconcile may take. An answer of the API server that has begun has no timeout: on a connection that died
-/// silently, a request would block its object, and a graceful stop, forever. It is longer than every wait inside: for
-/// first lists, and for members that hang.
+/// The longest time that a reconcile may take. Once the API server has begun to answer, a request has no timeout: on a
+/// connection that died silently, it would block its object, and a graceful stop, forever. The limit is longer than
+/// every wait inside a reconcile: for first lists, and for members that hang.
 const LIMIT: Duration = Duration::from_secs(180);
 
-/// For how long a failure counts. Longer than the longest delay and [`LIMIT`] together, so that an object that keeps
-/// failing is not forgotten, and one that is gone is.
+/// How long a failure counts: longer than the longest delay and [`LIMIT`] together. So an object that keeps failing is
+/// not forgotten, and an object that is gone is.
 const FAILURE_TTL: Duration = Duration::from_secs(600);
 
-/// Reconciles of one controller that run at the same time, unless [`Shared::concurrency`] says otherwise: enough to keep
-/// the API server's answers flowing, few enough that a start with thousands of objects opens few connections.
+/// How many reconciles of one controller run at the same time, unless [`Shared::concurrency`] says otherwise: enough to
+/// keep the API server's answers flowing, and few enough that a start with thousands of objects opens few connections.
 const CONCURRENCY: u16 = 64;
 
 /// Tells every part of the process to stop.
@@ -46,7 +46,7 @@ const CONCURRENCY: u16 = 64;
 pub struct Shutdown(watch::Receiver<bool>);
 
 impl Shutdown {
-    /// The switch and what listens to it. Sending `true` stops.
+    /// The sender and the receiver. Sending `true` stops the process.
     #[must_use]
     pub fn new() -> (watch::Sender<bool>, Self) {
         let (sender, receiver) = watch::channel(false);
@@ -80,12 +80,12 @@ pub struct Shared {
     pub metrics: Arc<Metrics>,
     /// When to stop.
     pub shutdown: Shutdown,
-    /// Reconciles of one controller that run at the same time. 0: no limit.
+    /// How many reconciles of one controller run at the same time. 0: no limit.
     pub concurrency: u16,
 }
 
 impl Shared {
-    /// Everything around a client of its own, whose requests [end](crate::client) and are counted.
+    /// Makes a client, whose requests always [end](crate::client) and are counted, and everything around it.
     ///
     /// # Errors
     /// When the configuration cannot be used.
@@ -95,13 +95,13 @@ impl Shared {
         Ok(Self { metrics, ..Self::within(scope, client, shutdown) })
     }
 
-    /// Everything around one client, for a process that works on everything.
+    /// Makes everything around a client, for a process that works on all objects.
     #[must_use]
     pub fn new(client: Client, shutdown: Shutdown) -> Self {
         Self::within(Scope::default(), client, shutdown)
     }
 
-    /// Everything around one client.
+    /// Makes everything around a client.
     #[must_use]
     pub fn within(scope: Scope, client: Client, shutdown: Shutdown) -> Self {
         let kinds = Kinds::new(client.clone());
@@ -116,7 +116,7 @@ impl Shared {
         }
     }
 
-    /// The same for one controller: what it asks by [`Shared::client`] counts as its own requests.
+    /// The same for one controller: its requests through [`Shared::client`] are counted as its own.
     #[must_use]
     pub fn for_controller(self, name: &'static str) -> Self {
         Self { client: crate::client::of_controller(&self.client, name), ..self }
@@ -129,9 +129,10 @@ impl Shared {
     }
 }
 
-/// Runs a controller until shutdown, or until a version of a kind that is watched is no longer served: then the
-/// caller must start it again, with the version that is served now. A reconcile that has begun is finished. Objects out of
-/// [`Shared::scope`] are passed over, whatever asks for their reconcile. `kind` is for kinds that are only known at run time.
+/// Runs a controller until shutdown, or until the version of a watched kind is no longer served. In the second case,
+/// the caller must start it again, with the version that is served now. A reconcile that has begun is finished. Objects
+/// outside [`Shared::scope`] are skipped, whatever requests their reconcile. `kind` is for kinds that are known only at
+/// run time.
 pub async fn run_controller<K, C, F, Fut>(
     name: &'static str,
     controller: Controller<K>,
@@ -193,12 +194,12 @@ pub async fn run_controller<K, C, F, Fut>(
         .trigger_backoff(WatchBackoff::default())
         .graceful_shutdown_on(stop.clone())
         .run(observed, policy, context)
-        // Failures are logged where they happen, with their object; the rest is the queue's own chatter.
+        // Failures are logged where they happen, with their object. The other results only concern the queue.
         .for_each(|_| std::future::ready(()));
     let nothing_begun = async {
         stop.await;
-        // A controller that is to stop waits for its first list, which it has stopped asking for. No reconcile begins
-        // before that list has come.
+        // A controller that is told to stop still waits for its first list, although it no longer asks for it. No
+        // reconcile begins before that list has arrived.
         if store.wait_until_ready().now_or_never().is_some_and(|ready| ready.is_ok()) {
             std::future::pending::<()>().await;
         }
@@ -209,7 +210,7 @@ pub async fn run_controller<K, C, F, Fut>(
     }
 }
 
-/// Gives up work that takes too long. That is as safe as being killed halfway.
+/// Gives up work that takes too long. This is as safe as being killed halfway.
 async fn limited<T>(work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
     tokio::time::timeout(LIMIT, work).await.unwrap_or(Err(Error::Timeout(LIMIT)))
 }
@@ -224,14 +225,14 @@ impl Default for Failures {
 }
 
 impl Failures {
-    /// Counts a failure. Answers when to try again.
+    /// Counts a failure. Returns the delay until the next try.
     pub fn next(&self, key: String) -> Duration {
         let count = self.0.get(&key).unwrap_or(0);
         self.0.insert(key, count.saturating_add(1));
         BACKOFF.0.saturating_mul(2_u32.saturating_pow(count)).min(BACKOFF.1)
     }
 
-    /// It has not failed.
+    /// Forgets the failures of an object after a success.
     pub fn forget(&self, key: &str) {
         self.0.remove(key);
     }

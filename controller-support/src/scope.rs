@@ -1,4 +1,4 @@
-//! Which objects a process works on, as Cluster API's managers are told with `--namespace` and `--watch-filter`.
+//! Which objects a process works on, as in Cluster API's managers with `--namespace` and `--watch-filter`.
 
 use api::names::WATCH_FILTER_LABEL;
 use kube::api::{Api, DynamicObject, ObjectMeta};
@@ -7,13 +7,14 @@ use kube::{Client, Resource};
 
 /// What a process works on. The default is everything.
 ///
-/// Every watch and list of namespaced objects that is not of one object's own namespace goes through [`Scope::api`].
+/// Every watch and list of namespaced objects goes through [`Scope::api`], except those in the namespace of one object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Scope {
-    /// Only objects of this namespace are watched, so that the process needs no permission in any other. `None`: of all.
+    /// Only objects of this namespace are watched, so that the process needs no permission in any other. `None`: all
+    /// namespaces.
     pub namespace: Option<String>,
-    /// Only objects with this value of [`WATCH_FILTER_LABEL`] are reconciled. As in Cluster API, this is about the object
-    /// that is reconciled, not about what it refers to. `None`: all are.
+    /// Only objects with this value of [`WATCH_FILTER_LABEL`] are reconciled. As in Cluster API, this concerns the
+    /// object that is reconciled, and not the objects that it refers to. `None`: all are.
     pub watch_filter: Option<String>,
 }
 

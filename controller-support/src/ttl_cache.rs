@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Entries below which nothing is swept out.
+/// With fewer entries than this, nothing is swept out.
 const SMALL: usize = 64;
 
 /// Remembers values for a while.
@@ -23,7 +23,8 @@ pub struct TtlCache<K, V> {
 #[derive(Debug)]
 struct Entries<K, V> {
     map: HashMap<K, (Instant, V)>,
-    /// The size at which expired entries are swept out. It follows what is alive, so that sweeping costs little.
+    /// The size at which expired entries are swept out. It follows the number of live entries, so that sweeping costs
+    /// little.
     sweep_at: usize,
 }
 

@@ -1,4 +1,4 @@
-//! Reading our own writes: a watch lags behind, and a controller that decides on the object from before its last write
+//! Reading our own writes. A watch lags behind, and a controller that decides from the state before its last write
 //! would write the same again.
 
 use crate::ttl_cache::TtlCache;
@@ -6,8 +6,8 @@ use kube::Resource;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// No watch lags behind by more than this. An older entry belongs to an object that is gone (the last write is often the one
-/// that removed its finalizer), or to the time before the management cluster was restored from a backup.
+/// No watch lags behind by more than this. An older entry belongs to an object that is gone (the last write is often
+/// the one that removed its finalizer), or to the time before the management cluster was restored from a backup.
 const TTL: Duration = Duration::from_secs(600);
 
 /// Remembers the answers to our writes until the watch has caught up.
@@ -28,13 +28,13 @@ impl<K: Resource> WriteCache<K> {
         }
     }
 
-    /// Forgets what was remembered of an object, after a write for the version that was remembered was refused. A restore
-    /// of the management cluster may have undone that version, and whatever the watch shows would be older.
+    /// Forgets what was remembered of an object, after the API server has refused a write for that version. A restore
+    /// of the management cluster may have undone that version, and everything that the watch shows would then be older.
     pub fn forget(&self, uid: &str) {
         self.0.remove(uid);
     }
 
-    /// The newer of `cached` (by a watch) and what was remembered of the same object.
+    /// The newer of `cached` (from a watch) and what was remembered of the same object.
     #[must_use]
     pub fn newest(&self, cached: Arc<K>) -> Arc<K> {
         let Some(uid) = cached.meta().uid.as_deref() else { return cached };
@@ -49,7 +49,8 @@ impl<K: Resource> WriteCache<K> {
     }
 }
 
-/// Resource versions are comparable numbers: Kubernetes promises it since 1.35 (KEP-5504), and it was so before.
+/// Resource versions are comparable numbers: Kubernetes has guaranteed this since 1.35 (KEP-5504), and it was true
+/// before.
 fn revision<K: Resource>(object: &K) -> u64 {
     object.meta().resource_version.as_deref().and_then(|v| v.parse().ok()).unwrap_or(0)
 }

@@ -1,4 +1,4 @@
-//! What a watch knows, its indexes, and those who are told of its changes. Pure but for the channels.
+//! The objects of a watch, its indexes, and the subscribers to its changes. Pure except for the channels.
 
 use super::Index;
 use kube::ResourceExt;
@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 
 type Object = Arc<DynamicObject>;
 
-/// Objects by namespace, then by key, then by name: finding some costs as much as there are of them.
+/// Objects by namespace, then by key, then by name. The cost of a look-up depends only on the number of objects found.
 #[derive(Default)]
 struct Shelf(HashMap<String, HashMap<String, BTreeMap<String, Object>>>);
 
@@ -42,7 +42,7 @@ impl Shelf {
     }
 }
 
-/// Invariant: the objects, the indexes and what every subscriber has been told say the same.
+/// Invariant: the objects, the indexes and what every subscriber has received agree.
 #[derive(Default)]
 pub(super) struct Contents {
     /// By name: the key is the name itself.
@@ -75,12 +75,12 @@ impl Contents {
         self.indexes.insert(index.name, (index, shelf));
     }
 
-    /// Everything that is there, and then every change. Nothing is lost however slow the reader is: it costs a pointer
-    /// for each change that it has not read, and controllers empty their queues even when they have no time to reconcile.
+    /// Every object that exists, and then every change. No change is lost, however slow the reader is. Each unread
+    /// change costs one pointer, and controllers empty their queues even when they have no time to reconcile.
     pub(super) fn subscribe(&mut self) -> mpsc::UnboundedReceiver<Object> {
         let (sender, receiver) = mpsc::unbounded_channel();
         for object in self.objects.all() {
-            // The receiver is in our hands.
+            // This cannot fail: we still have the receiver.
             let _ = sender.send(object.clone());
         }
         self.subscribers.push(sender);
@@ -103,7 +103,8 @@ impl Contents {
         self.notify(object);
     }
 
-    /// A new list has come: all that is there, and all that has gone while the watch was down.
+    /// Takes a new list. Subscribers get everything that exists, and everything that disappeared while the watch was
+    /// down.
     pub(super) fn replace(&mut self, now: &[Object]) {
         let mut gone: HashMap<(String, String), Object> = self.objects.all().map(|o| (key(o), o.clone())).collect();
         for object in now {

@@ -1,9 +1,9 @@
-//! Indexes: what a controller asks of a watch beyond the name of an object.
+//! Indexes: how a controller finds objects of a watch other than by name.
 
 use kube::ResourceExt;
 use kube::api::DynamicObject;
 
-/// Finds objects of a watch by something that is in them. Built at its first use and kept up to date from then on.
+/// Finds objects of a watch by what they contain. It is built at its first use and kept up to date from then on.
 #[derive(Clone, Copy, Debug)]
 pub struct Index {
     pub(super) name: &'static str,

@@ -4,12 +4,12 @@ use api::names;
 use kube::api::DynamicObject;
 use serde_json::Value;
 
-/// Of the status of Cluster API's objects: the conditions of an earlier contract once more, and what the Node of a
-/// Machine runs. Every Machine is watched, also those of workers.
+/// Fields in the status of Cluster API's objects: a copy of the conditions of an earlier contract, and what the Node of
+/// a Machine runs. Every Machine is watched, including those of workers.
 const UNREAD: [&str; 2] = ["deprecated", "nodeInfo"];
 
-/// Drops managed fields, what is [`UNREAD`], and the bootstrap data of Machines: tens of kilobytes each, secret, and
-/// read live where they are needed.
+/// Drops managed fields, [`UNREAD`] fields, and the bootstrap data of Machines. Bootstrap data takes tens of kilobytes
+/// for each Machine, is secret, and is read live where it is needed.
 pub(super) fn prune(object: &mut DynamicObject) {
     object.metadata.managed_fields = None;
     if let Some(status) = object.data.get_mut("status").and_then(Value::as_object_mut) {

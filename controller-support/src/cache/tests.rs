@@ -12,7 +12,7 @@ fn follow(events: impl Stream<Item = Watch> + Send + 'static) -> Cached {
     cached
 }
 
-/// A watch whose events are given one by one.
+/// A watch whose events the test sends one by one.
 struct Hand {
     events: mpsc::UnboundedSender<Watch>,
     cached: Cached,
@@ -158,7 +158,7 @@ async fn a_reader_that_is_far_behind_still_hears_of_every_deletion() {
     while let Ok(Some(object)) = tokio::time::timeout(Duration::from_secs(1), changes.next()).await {
         told.push(object.name_any());
     }
-    // Once because it was there, and once because it has gone.
+    // Once because it existed, and once because it is gone.
     assert_eq!(told.iter().filter(|name| *name == "goes").count(), 2);
 }
 
@@ -183,7 +183,7 @@ fn kinds() -> Kinds {
     Kinds::new(client())
 }
 
-/// Where a watch of Secrets is known.
+/// Where a watch of Secrets is registered.
 fn known(kinds: &Kinds) -> Known {
     Known { kinds: kinds.clone(), running: Arc::default(), watched: (ApiResource::erase::<Secret>(&()), None) }
 }

@@ -1,10 +1,10 @@
-//! Kubernetes' word for a request: what permissions are given for.
+//! Kubernetes' verb for a request, as permissions have it.
 
 use http::{Method, Uri};
 
 pub(super) const WATCH: &str = "watch";
 
-/// The verb of a request. What is not a request for a resource, such as discovery, is a `get`.
+/// The verb of a request. A request that is not for a resource, such as discovery, is a `get`.
 pub(super) fn verb(method: &Method, uri: &Uri) -> &'static str {
     match method.as_str() {
         "POST" => "create",
@@ -22,7 +22,7 @@ fn has_watch(uri: &Uri) -> bool {
     uri.query().is_some_and(|query| query.split('&').any(|pair| pair == "watch=true"))
 }
 
-/// Whether a path ends with a resource, and names no object of it: `/api/v1/secrets`, or
+/// Whether a path ends with a resource and names none of its objects: `/api/v1/secrets`, or
 /// `/apis/apps/v1/namespaces/default/deployments`.
 fn is_collection(path: &str) -> bool {
     let segments: Vec<&str> = path.split('/').filter(|segment| !segment.is_empty()).collect();

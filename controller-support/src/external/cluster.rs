@@ -26,13 +26,13 @@ pub struct ClusterView {
     pub paused_by: Option<String>,
     /// The infrastructure.
     pub infrastructure: Option<Reference>,
-    /// The infrastructure is there: v1beta2's `infrastructureProvisioned` or v1beta1's `infrastructureReady`.
+    /// The infrastructure is provisioned: v1beta2's `infrastructureProvisioned` or v1beta1's `infrastructureReady`.
     pub infrastructure_ready: bool,
     /// Failure domains for control planes, by name. The infrastructure reports them when it is ready.
     pub failure_domains: BTreeSet<String>,
     /// The control plane.
     pub control_plane: Option<Reference>,
-    /// Etcd that the Cluster names: by the annotation, or by `spec.managedExternalEtcdRef` where the CRD has it. The
+    /// The etcd that the Cluster names: by the annotation, or by `spec.managedExternalEtcdRef` if the CRD has it. The
     /// annotation wins. `Err`: what is wrong with the annotation.
     pub etcd: Option<Result<Reference, String>>,
 }
@@ -71,7 +71,7 @@ impl ClusterView {
         self.paused_by.is_some()
     }
 
-    /// That it is paused, and by which field or annotation, for people.
+    /// Says that it is paused, and by which field or annotation, for people.
     #[must_use]
     pub fn pause(&self) -> Option<String> {
         self.paused_by.as_ref().map(|by| format!("Cluster {} is paused by {by}", self.name))
@@ -83,14 +83,14 @@ impl ClusterView {
         matches!(&self.etcd, Some(Ok(etcd)) if etcd.kind == "EtcdCluster" && etcd.group == names::ETCD_CLUSTER_GROUP && etcd.name == name)
     }
 
-    /// Whether an object is owned by a Cluster of this name that is not this one. Only one of the two exists.
+    /// Whether an owner is a Cluster of this name that is not this one. Only one of the two exists.
     #[must_use]
     pub fn is_namesake(&self, owner: &OwnerReference) -> bool {
         is_cluster(owner) && owner.name == self.name && owner.uid != self.uid
     }
 
-    /// The owners of an object with the Cluster among them, which is not its controller. An earlier Cluster of the same name
-    /// is gone, and must not take the object with it.
+    /// The owners of an object, with this Cluster among them, but not as the controller. An earlier Cluster of the same
+    /// name is left out: it is gone, and the garbage collector would delete the object with it.
     #[must_use]
     pub fn among(&self, owners: &[OwnerReference], block_owner_deletion: Option<bool>) -> Vec<OwnerReference> {
         let others = owners.iter().filter(|owner| owner.uid != self.uid && !self.is_namesake(owner));
@@ -106,8 +106,8 @@ impl ClusterView {
     }
 }
 
-/// What is paused, and by which field or annotation, for people: an object, its Cluster, or both, so that nobody lifts
-/// one pause and waits.
+/// Says what is paused, and by which field or annotation, for people: an object, its Cluster, or both. Otherwise,
+/// somebody could lift one pause and wait in vain.
 #[must_use]
 pub fn pause_of<K: Resource<DynamicType = ()>>(object: &K, cluster: Option<&ClusterView>) -> Option<String> {
     let annotation = names::PAUSED_ANNOTATION;
@@ -123,9 +123,9 @@ pub fn is_cluster(owner: &OwnerReference) -> bool {
     owner.kind == "Cluster" && api_group(&owner.api_version) == names::CLUSTER_GROUP
 }
 
-/// What pauses an object that has `spec.paused`. The mark of what clusterctl moves away is not a pause: clusterctl
-/// pauses the Cluster as well, deletes it last, and nothing ends a mark that is left on one, whose deletion has to
-/// finish.
+/// What pauses an object that has `spec.paused`. The annotation of objects that clusterctl moves away is not a pause:
+/// clusterctl also pauses the Cluster, and deletes it last. If the annotation is left on a Cluster, nothing removes it,
+/// and the deletion of that Cluster still has to finish.
 fn paused_by(cluster: &DynamicObject) -> Option<String> {
     let field = flag(&cluster.data, &["/spec/paused"]).then(|| "spec.paused".to_owned());
     let annotation = cluster.annotations().contains_key(names::PAUSED_ANNOTATION);

@@ -1,4 +1,5 @@
-//! DockerMachine of Cluster API's docker infrastructure, of which releases up to 1.13 keep from the Machine what etcd needs.
+//! DockerMachine of Cluster API's docker infrastructure. Releases up to 1.13 do not pass on to the Machine what etcd
+//! needs.
 
 use super::{Reference, addresses, flag, string};
 use kube::ResourceExt;
@@ -11,9 +12,9 @@ pub struct DockerMachineView {
     pub resource_version: String,
     /// Its container has run the bootstrap data.
     pub bootstrapped: bool,
-    /// `spec.providerID`: it counts as provisioned.
+    /// `spec.providerID`. If it is set, the DockerMachine counts as provisioned.
     pub provider_id: Option<String>,
-    /// Addresses as (type, address), in its own order. They are there after the bootstrap.
+    /// Addresses as (type, address), in its own order. They exist after the bootstrap.
     pub addresses: Vec<(String, String)>,
 }
 
@@ -35,8 +36,8 @@ impl DockerMachineView {
         }
     }
 
-    /// The provider ID that its provider would set if the Machine had a Node: made of the container's name, which is
-    /// among the addresses.
+    /// The provider ID that its provider would set if the Machine had a Node. It contains the container's name, which
+    /// is among the addresses.
     #[must_use]
     pub fn own_provider_id(&self) -> Option<String> {
         let (_, container) = self.addresses.iter().find(|(type_, _)| type_ == "Hostname")?;

@@ -5,8 +5,8 @@ use super::string;
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-/// Names of those that are for control planes: KubeadmControlPlane uses no others either. They are a list in v1beta2, and in
-/// v1beta1 a map by name.
+/// Names of the failure domains for control planes. KubeadmControlPlane does not use others either. They are a list in
+/// v1beta2, and a map by name in v1beta1.
 pub(super) fn read(object: &Value) -> BTreeSet<String> {
     let is_for_control_planes = |domain: &Value| domain["controlPlane"] == true;
     match object.pointer("/status/failureDomains") {

@@ -9,8 +9,8 @@ use std::collections::BTreeSet;
 /// What we need of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InfrastructureClusterView {
-    /// It is there, and stays: v1beta2's `initialization.provisioned` or v1beta1's `ready`. Cluster API takes over what it
-    /// reports from then on. One that is being deleted is that of an earlier Cluster of the same name.
+    /// It is provisioned and stays: v1beta2's `initialization.provisioned` or v1beta1's `ready`. From then on, Cluster
+    /// API copies what it reports. An object that is being deleted belongs to an earlier Cluster of the same name.
     pub provisioned: bool,
     /// Failure domains for control planes, by name.
     pub failure_domains: BTreeSet<String>,

@@ -54,9 +54,9 @@ pub struct MachineView {
     pub created: Option<Time>,
     /// It is being deleted.
     pub deleting: bool,
-    /// When it was deleted.
+    /// When its deletion began.
     pub deleted: Option<Time>,
-    /// What it waits for before it goes.
+    /// What its deletion waits for.
     pub finalizers: Vec<String>,
     /// Its controller.
     pub controller: Option<OwnerView>,
@@ -64,27 +64,27 @@ pub struct MachineView {
     pub bootstrap_config: Option<Reference>,
     /// Its infrastructure.
     pub infrastructure: Option<Reference>,
-    /// Failure domain that it is in: the one that the infrastructure reports (Cluster API 1.13 and later), or else the one that
-    /// it was made for.
+    /// The failure domain that it is in: the one that the infrastructure reports (Cluster API 1.13 and later), or else
+    /// the one that it was made for.
     pub failure_domain: Option<String>,
     /// Secret with its bootstrap data.
     pub data_secret: Option<String>,
-    /// The infrastructure is there.
+    /// The infrastructure is provisioned.
     pub infrastructure_ready: bool,
-    /// Since when it is, where the Machine says so.
+    /// Since when the infrastructure is provisioned, if the Machine reports this.
     pub infrastructure_ready_since: Option<Timestamp>,
     /// Addresses as (type, address), in the order of the Machine.
     pub addresses: Vec<(String, String)>,
     /// Who wants it replaced, and why. For people.
     pub marked: Option<String>,
-    /// Version that it was made with; of etcd's Machines that of etcd.
+    /// The version that it was made with. For etcd's Machines, this is etcd's version.
     pub version: Option<String>,
     /// Its condition `UpToDate`, if it has one.
     pub up_to_date: Option<bool>,
     /// Its condition `Ready`, if it has one.
     pub ready: Option<Ready>,
-    /// How long Cluster API tries to drain and delete its Node. Only of version v1beta2: they are not changed in
-    /// others.
+    /// How long Cluster API tries to drain and delete its Node. Only for version v1beta2: in other versions, we do not
+    /// change these fields.
     pub deletion_timeouts: MachineDeletion,
 }
 

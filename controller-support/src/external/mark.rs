@@ -5,15 +5,15 @@ use api::names;
 use kube::ResourceExt;
 use kube::api::DynamicObject;
 
-/// Reasons that say nothing of a Machine that never has a Node, in the words of the contracts v1beta1 and v1beta2.
+/// Reasons that mean nothing for a Machine that never has a Node, in the words of the contracts v1beta1 and v1beta2.
 ///
 /// Source: `needsRemediation` in Cluster API 1.14.0, machinehealthcheck_targets.go.
 const ABOUT_A_MISSING_NODE: [&str; 3] = ["NodeStartupTimeout", "NodeDeleted", "NodeNotFound"];
 
 /// Who wants a Machine replaced, and why. For people.
 ///
-/// A MachineHealthCheck never takes its conditions back from a Machine without a Node. To have them ignored,
-/// give the Machine the annotation that keeps MachineHealthChecks away.
+/// A MachineHealthCheck never removes its conditions from a Machine without a Node. To have them ignored, give the
+/// Machine the annotation that keeps MachineHealthChecks away.
 pub(super) fn read(machine: &DynamicObject) -> Option<String> {
     let annotation = names::REMEDIATE_MACHINE_ANNOTATION;
     if machine.annotations().contains_key(annotation) {
@@ -25,7 +25,7 @@ pub(super) fn read(machine: &DynamicObject) -> Option<String> {
     counts.then(|| format!("MachineHealthCheck: {reason}"))
 }
 
-/// Why a MachineHealthCheck has failed that leaves it to the owner to replace the Machine.
+/// Why a MachineHealthCheck has failed, if it leaves the replacement of the Machine to its owner.
 fn failed_check(machine: &DynamicObject) -> Option<&str> {
     let failed = |type_: &str| condition(&machine.data, type_, "False");
     failed("OwnerRemediated")?;

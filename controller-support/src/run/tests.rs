@@ -35,7 +35,7 @@ async fn a_request_that_hangs_does_not_keep_its_object_for_ever() {
     assert_eq!(limited(async { Ok(1) }).await.unwrap(), 1);
 }
 
-/// A controller whose first list does not come, because the API server takes connections and never answers.
+/// A controller whose first list does not arrive, because the API server accepts connections and never answers.
 async fn waiting(shared: &Shared) {
     let secrets = kube::Api::<Secret>::all(shared.client.clone());
     let controller = Controller::new(secrets, kube::runtime::watcher::Config::default());
@@ -44,7 +44,7 @@ async fn waiting(shared: &Shared) {
 
 #[tokio::test]
 async fn it_stops_also_before_the_first_list_has_come() {
-    // Takes connections, and never answers.
+    // Accepts connections, and never answers.
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap()).parse().unwrap();
     let (stop, shutdown) = Shutdown::new();
@@ -52,7 +52,7 @@ async fn it_stops_also_before_the_first_list_has_come() {
     let after_a_connection = async {
         listener.accept().await.unwrap();
         stop.send(true).unwrap();
-        // It would be forever.
+        // Without the stop, it would wait forever.
         tokio::time::sleep(Duration::from_secs(20)).await;
     };
     tokio::select! {
