@@ -1,6 +1,6 @@
-//! What has to be known of a kind of control plane to give it an external etcd: where it keeps the endpoints, and what
-//! else it takes. KubeadmControlPlane is known; the CRD of any other kind says it in annotations, so that neither its
-//! provider nor the hook needs code for the other.
+//! What the hook needs to know of a kind of control plane to give it an external etcd: the path of the endpoints, and
+//! the condition that the control plane wants, if any. KubeadmControlPlane is built in. The CRD of any other kind says
+//! this in annotations, so that neither its provider nor the hook needs code for the other.
 
 use api::conditions::ETCD_CLUSTER_HEALTHY;
 use api::names;
@@ -11,8 +11,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// For how long the annotations of a CRD are taken as they were read: nothing tells when they change. Those that are wrong
-/// are read again whenever they are needed.
+/// How long the annotations of a CRD are cached, since no watch reports when they change. Invalid annotations are not
+/// cached, and are read again whenever they are needed.
 const TTL: Duration = Duration::from_secs(600);
 
 /// Group and kind of Cluster API's own control plane.
@@ -21,9 +21,9 @@ pub const KUBEADM: (&str, &str) = ("controlplane.cluster.x-k8s.io", "KubeadmCont
 /// Adapters of the kinds of control planes that are in use, by group and kind.
 pub struct Adapters(TtlCache<(String, String), Arc<Adapter>>);
 
-/// What is known of a kind.
+/// The result of looking up a kind.
 pub enum Lookup {
-    /// How it is given an external etcd.
+    /// How to give it an external etcd.
     Found(Arc<Adapter>),
     /// There is no such kind.
     NoKind(String),
@@ -38,7 +38,8 @@ impl Default for Adapters {
 }
 
 impl Adapters {
-    /// The adapter of the kind that a Cluster refers to. A kind that is not built in costs a request now and then.
+    /// The adapter of the kind that a Cluster refers to. For a kind that is not built in, this costs a request unless
+    /// the adapter is cached.
     ///
     /// # Errors
     /// The API server does not answer.
@@ -65,16 +66,17 @@ impl Adapters {
 /// One kind of control plane.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Adapter {
-    /// Path of the object that says that etcd is external; `endpoints` is a field of it.
+    /// Path of the object whose presence makes etcd external. Its field `endpoints` holds the endpoints.
     external: Vec<String>,
-    /// Type of the condition in which it is told how etcd is. None: it takes no such condition.
+    /// Type of the condition in which the control plane is told the state of etcd. None: the kind has no such
+    /// condition.
     pub condition: Option<String>,
-    /// Its machines are made by kubeadm, from what Cluster API's kubeadm providers give them.
+    /// Whether kubeadm sets up its machines, from what Cluster API's kubeadm providers give them.
     pub kubeadm: bool,
 }
 
 impl Adapter {
-    /// The adapter for a kind that is known without asking.
+    /// The adapter of a built-in kind.
     pub fn built_in(reference: &Reference) -> Option<Self> {
         ((&*reference.group, &*reference.kind) == KUBEADM).then(|| Self {
             external: ["spec", "kubeadmConfigSpec", "clusterConfiguration", "etcd", "external"]
@@ -88,7 +90,7 @@ impl Adapter {
     /// The adapter that the annotations of the kind's CRD describe.
     ///
     /// # Errors
-    /// What is wrong with them, and what would be right.
+    /// A message that says what is wrong with the annotations, and what would be right.
     pub fn announced(reference: &Reference, annotations: &BTreeMap<String, String>) -> Result<Self, String> {
         let Reference { group, kind, .. } = reference;
         let Some(path) = annotations.get(names::EXTERNAL_ETCD_PATH_ANNOTATION) else {
@@ -117,22 +119,22 @@ impl Adapter {
         Ok(Self { external, condition, kubeadm: false })
     }
 
-    /// Path of the endpoints, as managed fields have it.
+    /// Path of the endpoints from the top of the object, as managed fields have it.
     pub fn endpoints_path(&self) -> Vec<String> {
         self.external.iter().cloned().chain(["endpoints".to_owned()]).collect()
     }
 
-    /// The field that must be set for etcd to be external, as a person would write it.
+    /// Path of the object that makes etcd external, with dots between the fields, as a person would write it.
     pub fn field(&self) -> String {
         self.external.join(".")
     }
 
-    /// What that field holds. None: etcd is not external.
+    /// The object that makes etcd external. None: etcd is not external.
     pub fn external<'a>(&self, data: &'a Value) -> Option<&'a Value> {
         self.external.iter().try_fold(data, |value, key| value.get(key)).filter(|external| external.is_object())
     }
 
-    /// The endpoints as they stand, in their order. None: etcd is not external.
+    /// The endpoints of the control plane, in the order that it has. None: etcd is not external.
     pub fn endpoints(&self, data: &Value) -> Option<Vec<String>> {
         let endpoints = self.external(data)?.get("endpoints").and_then(Value::as_array);
         Some(endpoints.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect())

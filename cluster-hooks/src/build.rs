@@ -1,4 +1,4 @@
-//! What is written: pure functions from what was observed to patches and objects.
+//! What the hook writes: pure functions that make patches and objects from what was observed.
 
 pub mod patch;
 pub mod secret;

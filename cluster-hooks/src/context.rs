@@ -1,4 +1,4 @@
-//! What a reconcile works with.
+//! The context of a reconcile: watches, caches and the means to write.
 
 use crate::adapter::Adapters;
 use crate::mappers::concerned;
@@ -20,13 +20,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::mpsc;
 
-/// For how long it matters when a condition was written last; see [`crate::status::report`].
+/// How long this process remembers when it last wrote a condition; see [`crate::status::report`].
 const REPORTED: Duration = Duration::from_secs(60);
-/// For how long this process remembers which endpoints were written last: longer than corrections are.
+/// How long this process remembers which endpoints it wrote last: longer than corrections count.
 const WRITTEN: Duration = Duration::from_secs(2 * 3600);
-/// After a write that somebody's webhook or policy refuses.
+/// The delay after a write that a webhook or policy refuses.
 pub const REFUSED: Duration = Duration::from_secs(60);
-/// For how long the kinds of etcd providers are taken as they were listed.
+/// How long the list of the kinds of etcd providers is cached.
 const PROVIDERS: Duration = Duration::from_secs(60);
 
 /// What reconciles share.
@@ -37,22 +37,24 @@ pub struct Context {
     pub name: &'static str,
     /// All Clusters.
     pub clusters: Cached,
-    /// What reconciles Clusters besides themselves.
+    /// Watches of other objects whose changes reconcile Clusters.
     followed: Followed<DynamicObject>,
     /// Answers to our writes that the watches may not have yet.
     pub written: WriteCache<DynamicObject>,
-    /// How often in a row something had changed that a Cluster's reconcile was about to write to, by its UID.
+    /// How many reconciles of a Cluster in a row were outdated, because an object that they were about to write had
+    /// changed. By the Cluster's UID.
     pub conflicts: Failures,
-    /// How control planes are told about etcd.
+    /// How to give control planes an external etcd.
     pub adapters: Adapters,
     /// Our events.
     pub events: Events,
-    /// The condition that was written last into a Cluster or control plane, by its UID.
+    /// The condition that was written last into a Cluster or control plane, by the UID of that object.
     pub reported: TtlCache<String, Condition>,
-    /// Clusters whose first condition is left unwritten for a moment.
+    /// Clusters whose first condition is deferred for a moment.
     pub deferred: DeferredStatuses,
-    /// The endpoints that were written last into a control plane, by its UID: its annotation goes when somebody
-    /// replaces the whole object, and a fight with a tool that does so must calm down too.
+    /// The endpoints that were written last into a control plane, by its UID. The annotation that records them
+    /// disappears if somebody replaces the whole object. A tool that does this again and again has to meet the back-off
+    /// too.
     pub endpoints: TtlCache<String, WrittenEndpoints>,
     /// Watches of the kinds of control planes that Clusters refer to, or have referred to.
     control_planes: Mutex<Vec<Cached>>,
@@ -61,7 +63,7 @@ pub struct Context {
 }
 
 impl Context {
-    /// The context of one controller, and what reconciles Clusters besides themselves.
+    /// The context of one controller, and the Clusters that are to be reconciled because other objects changed.
     pub fn new(
         shared: &Shared,
         name: &'static str,
@@ -87,8 +89,9 @@ impl Context {
         (Arc::new(context), receiver)
     }
 
-    /// An object has changed since it was observed: the watch is about to tell. Unless it is what we remember that is not
-    /// true any more, because the management cluster was restored; or what the watch has, until it lists again.
+    /// What to do if an object has changed since it was observed. Normally the watch is about to report the change.
+    /// After a restore of the management cluster, the write cache may be wrong, so this forgets its entries. The watch
+    /// may also be wrong until it lists again, so the delay grows with each outdated reconcile in a row.
     pub fn outdated<'a>(&self, cluster: &ClusterView, uids: impl Iterator<Item = &'a str>) -> Action {
         uids.for_each(|uid| self.written.forget(uid));
         Action::requeue(self.conflicts.next(cluster.uid.clone()).max(CATCH_UP))
@@ -129,7 +132,7 @@ impl Context {
     /// A shared watch whose changes reconcile the Clusters that they concern.
     ///
     /// # Errors
-    /// There is no first list: the API server does not answer, or refuses it.
+    /// The API server does not answer the first list, or refuses it.
     pub async fn watch(&self, resource: &ApiResource, selector: Option<&str>) -> Result<Cached> {
         let (clusters, kind) = (self.clusters.clone(), resource.clone());
         let map = move |changed: &DynamicObject| concerned(&clusters, &kind, changed);

@@ -1,4 +1,4 @@
-//! Watches, and a short reconcile.
+//! The watches of the hook, and its reconcile.
 
 use crate::build;
 use crate::context::Context;
@@ -21,7 +21,7 @@ use std::time::Duration;
 
 /// Name of the controller: in logs, metrics and events, and as field manager.
 pub const CONTROLLER: &str = "cluster-hooks";
-/// Steps that one reconcile may take: more than any handover has.
+/// How many steps one reconcile may take: more than any handover needs.
 const STEPS: usize = 16;
 /// First and longest delay while the API server does not answer or knows no Clusters.
 const START: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(10));
@@ -95,7 +95,7 @@ async fn steps(cluster: &Arc<DynamicObject>, context: &Context) -> Result<Action
             return Err(Error::Refused(not_kept(&observation, &step)));
         }
         match execute(context, &observation, &step, &mut reads).await? {
-            // What machines use is asked again after every write.
+            // After every write, the plan asks again what machines use and join with.
             Outcome::Done => (reads.used, reads.joining) = (None, None),
             Outcome::Outdated => return Ok(outdated(context, &observation)),
             Outcome::Refused(refusal) => {
@@ -112,7 +112,7 @@ async fn steps(cluster: &Arc<DynamicObject>, context: &Context) -> Result<Action
     )))
 }
 
-/// The API server has taken a write, and what it has now is what it had before.
+/// Says that the API server has accepted a write, but that the object is as it was before.
 fn not_kept(observation: &Observation, step: &Step) -> String {
     let cluster = format!("Cluster {}", observation.cluster.view.name);
     let etcd = || observation.found_etcd().map(|etcd| etcd.reference.to_string());
@@ -133,8 +133,8 @@ fn not_kept(observation: &Observation, step: &Step) -> String {
     )
 }
 
-/// Nothing can be done at the moment: says why, and waits. If somebody else has changed what that is written into, all is
-/// decided again.
+/// Ends a reconcile without a further step: reports why in the conditions, and waits. If somebody else has changed an
+/// object that this writes to, everything is decided again.
 async fn finish(
     context: &Context,
     object: &Arc<DynamicObject>,
@@ -165,7 +165,7 @@ async fn finish(
             }
         }
     }
-    // Over what has just been written.
+    // The Cluster with the condition that has just been written.
     let cluster = ClusterState::read(&context.written.newest(object.clone()));
     if !cluster.view.is_paused()
         && let Some(body) = build::status::mirror(&cluster, observation.found_etcd())
@@ -181,8 +181,9 @@ fn outdated(context: &Context, observation: &Observation) -> Action {
     context.outdated(&observation.cluster.view, observation.uids())
 }
 
-/// Says on the Cluster what the API server refuses, so that the condition does not go on saying what was. Not at once:
-/// see [`DeferredStatuses::left_if`](controller_support::DeferredStatuses::left_if). If that fails too, the log has it.
+/// Reports on the Cluster what the API server refuses, so that the condition does not keep an outdated reason. It may
+/// defer this: see [`DeferredStatuses::left_if`](controller_support::DeferredStatuses::left_if). If the report fails
+/// too, it is only in the log.
 async fn report_failure(context: &Context, cluster: &Arc<DynamicObject>, error: &Error) {
     let Some(message) = error.told_refusal() else { return };
     let state = ClusterState::read(&context.written.newest(cluster.clone()));
@@ -212,7 +213,7 @@ async fn report_failure_on_control_plane(
     Ok(())
 }
 
-/// What this process has written last into the condition of the control plane, and how long ago.
+/// The condition of the control plane as this process last wrote it, and how long ago that was.
 fn last_health(context: &Context, observation: &Observation) -> Option<(Duration, Condition)> {
     let control_plane = observation.found_control_plane()?;
     context.reported.age(&control_plane.uid).zip(context.reported.get(&control_plane.uid))

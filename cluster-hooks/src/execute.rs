@@ -1,4 +1,4 @@
-//! All writes: one step, as planned.
+//! All writes: takes the steps that the plan asks for.
 
 use crate::build;
 use crate::context::Context;
@@ -21,14 +21,14 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// How a step went.
+/// The outcome of a step.
 #[derive(Debug)]
 pub enum Outcome {
-    /// Done. What follows is planned again.
+    /// The step was taken. The next one is planned from a new observation.
     Done,
     /// The object has changed since it was observed: nothing was written.
     Outdated,
-    /// The API server does not take what we want of the control plane.
+    /// The API server does not accept, or does not keep, what we write into the control plane.
     Refused(String),
 }
 
@@ -116,7 +116,7 @@ pub async fn execute(context: &Context, observation: &Observation, step: &Step, 
     }
 }
 
-/// Applies our condition of the Cluster, if that is still what the condition was computed from.
+/// Applies our condition to the Cluster, unless the Cluster has changed since the condition was computed.
 pub async fn condition(context: &Context, cluster: &ClusterState, condition: &Condition) -> Result<Outcome> {
     let body = build::status::condition(cluster, condition);
     let clusters = apply::dynamic(&context.shared.client, context.clusters.resource(), &cluster.view.namespace);
@@ -124,7 +124,7 @@ pub async fn condition(context: &Context, cluster: &ClusterState, condition: &Co
     remember_status(context, &cluster.view.uid, Some(condition), answer)
 }
 
-/// The same, with a warning event where a person is to change something else than before.
+/// Does the same, and writes a warning event if a person has to change something and the reason is new.
 pub async fn report(context: &Context, cluster: &ClusterState, plan: &Plan, said: Condition) -> Result<Outcome> {
     let outcome = condition(context, cluster, &said).await?;
     if let Outcome::Done = outcome {
@@ -141,7 +141,7 @@ async fn remove_condition(context: &Context, cluster: &ClusterState) -> Result<O
     outcome(context, merge_cluster_status(context, cluster, &build::status::without_condition(cluster)).await)
 }
 
-/// Applies our condition of the control plane, if that is still what the condition was computed from.
+/// Applies our condition to the control plane, unless that has changed since the condition was computed.
 pub async fn health(context: &Context, observation: &Observation, condition: &Condition) -> Result<Outcome> {
     let (control_plane, namespace) = (control_plane_of(observation)?, &observation.cluster.view.namespace);
     let body = build::status::health(control_plane, namespace, condition);
@@ -181,7 +181,8 @@ async fn merge_status(
     objects.patch_status(name, &parameters, &Patch::Merge(body)).await
 }
 
-/// What is gone has no status. What has changed since it was observed keeps what it has.
+/// Evaluates the answer to a write of a status. If the object is gone, there is no status to write. If it has changed
+/// since it was observed, nothing was written.
 fn remember_status(
     context: &Context,
     uid: &str,
@@ -210,7 +211,7 @@ async fn publish(context: &Context, cluster: &ClusterState, secret: &Secret, rea
             reads.published = Some(Arc::new(object.map_err(|error| Error::Internal(error.to_string()))?));
             Ok(Outcome::Done)
         }
-        // Somebody else's, or ours of a moment ago: it is looked at before anything else is decided.
+        // Somebody else has made the Secret, or we did a moment ago. It is read before anything else is decided.
         Err(error) if error.is_conflict() => Ok(Outcome::Outdated),
         Err(error) => Err(error),
     }
@@ -254,9 +255,9 @@ async fn release(
     Ok(Outcome::Done)
 }
 
-/// Writes the endpoints, and makes sure that the control plane keeps them. Where another kind has them is its provider's
-/// word, and is tried first: endpoints that were recorded as written, and are not there, would read as if somebody else
-/// had taken them away.
+/// Writes the endpoints, and makes sure that the control plane keeps them. The field of a kind other than
+/// KubeadmControlPlane is known only from an annotation, so a dry run tries it first. If the API server dropped
+/// endpoints that are recorded as written, it would look as if somebody else had removed them.
 async fn write_endpoints(
     context: &Context,
     objects: &Api<DynamicObject>,
@@ -265,7 +266,7 @@ async fn write_endpoints(
 ) -> Result<Outcome> {
     let (adapter, reference) = (&control_plane.adapter, &control_plane.reference);
     let body = build::patch::endpoints(control_plane, &written);
-    // A webhook may give them another order, which means the same.
+    // A webhook may change their order, which makes no difference.
     let wanted: BTreeSet<String> = written.endpoints.iter().cloned().collect();
     let keeps = |answer: &DynamicObject| {
         let kept: BTreeSet<String> = adapter.endpoints(&answer.data).into_iter().flatten().collect();
@@ -307,13 +308,14 @@ async fn unpause(context: &Context, cluster: &ClusterState, held: &Held) -> Resu
     Ok(outcome)
 }
 
-/// A patch of the control plane, whose webhooks may not like it.
+/// Patches the control plane. Its webhooks may refuse the patch.
 async fn change(context: &Context, cluster: &ClusterState, reference: &Reference, body: &Value) -> Result<Outcome> {
     let objects = context.api(reference, CLUSTER_API_CONTRACTS, &cluster.view.namespace).await?;
     refused(reference, patch(context, &objects, &reference.name, body).await)
 }
 
-/// A content that is refused is the control plane's. A missing permission (403) is ours.
+/// If the API server refuses the content (400, 422), the control plane has to be changed, and a condition says so. A
+/// missing permission (403) is our own problem and stays an error.
 fn refused(control_plane: &Reference, result: Result<Outcome>) -> Result<Outcome> {
     match result {
         Err(Error::Api { source, .. }) if [400, 422].contains(&code(&source)) => {
@@ -323,8 +325,8 @@ fn refused(control_plane: &Reference, result: Result<Outcome>) -> Result<Outcome
     }
 }
 
-/// Claims an etcd as it is now. One that comes up changes all the time, so that the version that a watch shows is an old one by
-/// then; what has to be as it was is whose it is.
+/// Claims the live etcd object. While etcd comes up, its object changes all the time, and the resource version of the
+/// watch is outdated soon. Only the owners must not have changed since they were observed.
 async fn claim(context: &Context, cluster: &ClusterState, etcd: &EtcdView) -> Result<Outcome> {
     let (reference, view) = (&etcd.reference, &cluster.view);
     let resource = context.shared.kinds.find(&reference.group, &reference.kind, ETCD_PROVIDER_CONTRACTS).await?;
@@ -342,7 +344,7 @@ async fn patch_etcd(context: &Context, cluster: &ClusterState, etcd: &EtcdView, 
     patch(context, &objects, &etcd.reference.name, body).await
 }
 
-/// A patch of metadata or spec. What has gone, or has changed since it was observed, is not written to.
+/// Patches metadata or spec. If the object is gone or has changed since it was observed, nothing is written.
 pub async fn patch(context: &Context, objects: &Api<DynamicObject>, name: &str, body: &Value) -> Result<Outcome> {
     outcome(context, apply::merge(objects, context.name, name, body).await)
 }
@@ -379,7 +381,7 @@ pub async fn record_event(
     }
 }
 
-/// What events are about.
+/// The Cluster, as events refer to it.
 pub fn object_reference(cluster: &ClusterState) -> ObjectReference {
     ObjectReference {
         api_version: Some(cluster.view.api_version.clone()),
@@ -399,7 +401,7 @@ fn control_plane_of(observation: &Observation) -> Result<&ControlPlaneView> {
     observation.found_control_plane().ok_or_else(|| missing("control plane"))
 }
 
-/// A step is planned only for what was observed.
+/// The error for a step on something that was not observed. The plan never makes such a step.
 fn missing(what: &str) -> Error {
     Error::Internal(format!("a step was planned for a {what} that was not observed"))
 }
@@ -418,14 +420,14 @@ mod tests {
     use std::convert::Infallible;
     use std::sync::Mutex;
 
-    /// Without an API server.
+    /// A context without an API server.
     fn context() -> Arc<Context> {
         let client = Client::try_from(Config::new("http://127.0.0.1:1".parse().unwrap())).unwrap();
         let clusters = ApiResource::from_gvk(&GroupVersionKind::gvk(names::CLUSTER_GROUP, "v1beta2", "Cluster"));
         Context::new(&Shared::new(client, Shutdown::new().1), "test", &clusters).0
     }
 
-    /// An API server that answers patches of a control plane, and drops the field or keeps it.
+    /// A stub API server answers patches of a control plane, and keeps the field or drops it.
     #[tokio::test]
     async fn endpoints_that_are_not_kept_are_not_recorded_as_written() {
         for (kubeadm, keeps, expected) in [

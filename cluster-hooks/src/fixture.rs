@@ -1,6 +1,6 @@
-//! A small management cluster for tests: objects as JSON, merge patches and resource versions as an API server treats
-//! them, and the steps taken with the same builders that the controller uses. Every write of the hook is checked
-//! against the rules that may never be broken.
+//! A small management cluster for tests. It has objects as JSON, treats merge patches and resource versions as an API
+//! server does, and takes steps with the builders of the controller. It checks every write of the hook against the
+//! rules that may never be broken.
 
 mod users;
 
@@ -25,7 +25,7 @@ use std::sync::Arc;
 pub const ENDPOINTS: &str = "https://10.0.0.1:2379,https://10.0.0.2:2379,https://10.0.0.3:2379";
 pub const USERS_VALUE: &str = "maintenance";
 
-/// One Cluster and what hangs on it.
+/// One Cluster and the objects around it.
 #[derive(Clone)]
 pub struct World {
     pub cluster: Value,
@@ -34,7 +34,7 @@ pub struct World {
     pub control_plane: Option<Value>,
     /// A control plane that the Cluster has referred to before.
     pub former: Option<Value>,
-    /// How to tell the control plane about etcd is known.
+    /// Whether the adapter of the control plane is known.
     pub adapter: bool,
     pub secrets: BTreeMap<String, Value>,
     pub workers: Vec<String>,
@@ -42,17 +42,17 @@ pub struct World {
     pub hooked: Vec<HookedMachine>,
     /// Other Clusters that exist.
     pub others: Vec<String>,
-    /// Of the newest write.
+    /// Resource version of the newest write.
     pub revision: u64,
-    /// The user has paused the control plane. The hook does not see this.
+    /// Whether the user has paused the control plane. The hook does not see this field.
     pub user_pauses: bool,
     /// In seconds.
     pub now: i64,
-    /// What the process of the hook remembers of its own writes, beside what the control plane says of them.
+    /// What the hook's process remembers of its own writes, besides the annotation on the control plane.
     pub remembered: Option<WrittenEndpoints>,
-    /// What the machines of the control plane use.
+    /// The endpoints that the machines of the control plane use.
     pub used: Used,
-    /// What those are started with that join it. None: the endpoints that it has.
+    /// The endpoints that further machines of the control plane would join with. None: those in its spec.
     pub joining: Option<Joining>,
 }
 
@@ -95,7 +95,7 @@ impl World {
         }
     }
 
-    /// Etcd is there, healthy, and has made its Secrets.
+    /// Etcd is Ready, and its provider has made its Secrets.
     pub fn etcd_ready(mut self) -> Self {
         self.set_ready(true, ENDPOINTS);
         self.stage("1");
@@ -145,12 +145,12 @@ impl World {
         self.remembered = None;
     }
 
-    /// What etcd has been told to be in use.
+    /// The endpoints in use, as the etcd object records them.
     pub fn in_use(&self) -> Option<&str> {
         self.etcd.as_ref()?["metadata"]["annotations"][names::ENDPOINTS_IN_USE_ANNOTATION].as_str()
     }
 
-    /// The control plane's controller reports.
+    /// The control plane's controller reports its counts of machines.
     pub fn report_machines(&mut self, observed_generation: i64, replicas: usize, up_to_date: usize) {
         let revision = self.next();
         if let Some(control_plane) = &mut self.control_plane {
@@ -169,7 +169,7 @@ impl World {
         self.secrets.get(&names::apiserver_client_secret("demo"))
     }
 
-    /// What the controller would see.
+    /// What the controller would observe.
     pub fn observe(&self) -> Observation {
         let cluster = ClusterState::read(&object(&self.cluster));
         let etcd = match (&cluster.view.etcd, &self.etcd) {
@@ -212,7 +212,7 @@ impl World {
         }
     }
 
-    /// Answers what the plan has asked for, as the API server would.
+    /// Answers a need of the plan, as the API server would.
     pub fn read(&self, need: Need, reads: &mut Reads) {
         match need {
             Need::Used => reads.used = Some(self.used.clone()),
@@ -232,7 +232,7 @@ impl World {
         }
     }
 
-    /// What is decided once nothing more has to be read.
+    /// The plan once it needs no more reads, with its observation.
     pub fn plan(&self) -> (Observation, Plan) {
         let mut observation = self.observe();
         loop {
@@ -263,7 +263,7 @@ impl World {
         is_paused_by_us(&former).then(|| Held::read(&former, &reference))
     }
 
-    /// Takes a step that was planned for `observation`, which may be long ago. False: refused, because of a conflict.
+    /// Takes a step that was planned for `observation`, which may be old. False: refused, because of a conflict.
     pub fn act(&mut self, observation: &Observation, step: &Step) -> bool {
         let (before, was_paused) = (self.annotations(), self.paused());
         let done = self.write(observation, step);
@@ -357,7 +357,7 @@ impl World {
                 patch(self.control_plane.as_mut(), &body, revision)
             }
             Step::DeleteEtcd => {
-                // The provider takes its time.
+                // The provider needs some time: the object stays for now.
                 if let Some(etcd) = &mut self.etcd {
                     etcd["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
                 }
@@ -371,7 +371,8 @@ impl World {
         }
     }
 
-    /// Lists are recorded that are recorded, in the control plane, used by its machines, or etcd's own; and no others.
+    /// Checks that the hook records only lists that are recorded already, that the control plane has, that its machines
+    /// use or would join with, or that etcd publishes.
     fn check_recorded(&self, observation: &Observation, lists: &EndpointLists) {
         let etcd = observation.found_etcd().unwrap();
         let present = observation.found_control_plane().unwrap().real_endpoints();
@@ -389,8 +390,9 @@ impl World {
         assert!(!lists.has_more_than(&known), "nothing but an annotation knows all of {lists}");
     }
 
-    /// Unless something goes away, or a person or a class says what it is to have, machines are made of nothing but
-    /// what was written, or what etcd says.
+    /// Checks that the pause is lifted only over endpoints that the hook has written or that etcd publishes. This does
+    /// not hold if the Cluster or the control plane is being deleted, if the Cluster names no etcd, or if a
+    /// ClusterClass or a person decides what the control plane has.
     fn check_released(&self, observation: &Observation) {
         let cluster = &observation.cluster;
         let goes = cluster.view.deleting || observation.etcd == Etcd::NotNamed;
@@ -404,7 +406,7 @@ impl World {
         assert!(of_etcd || written.endpoints == found, "the pause is lifted over {found:?}");
     }
 
-    /// Reconciles until there is nothing more to do. Answers the steps, and what it ends with.
+    /// Reconciles until nothing is left to do. Returns the steps, and the plan that it ends with.
     pub fn settle(&mut self) -> (Vec<Step>, Plan) {
         let mut steps = Vec::new();
         loop {
@@ -438,7 +440,7 @@ impl World {
     }
 }
 
-/// A step without what stories do not tell.
+/// A step as text, without details that stories do not need.
 fn brief(step: &Step) -> String {
     match step {
         Step::RecordEndpointsInUse { lists, .. } => format!("RecordEndpointsInUse({lists})"),
@@ -461,7 +463,7 @@ pub fn object(value: &Value) -> DynamicObject {
     serde_json::from_value(value.clone()).unwrap()
 }
 
-/// A merge patch with a resource version, as the API server takes it.
+/// Applies a merge patch with a resource version, as the API server would. False: there is no object, or a conflict.
 fn patch(target: Option<&mut Value>, body: &Value, revision: Value) -> bool {
     let Some(target) = target else { return false };
     let wanted = &body["metadata"]["resourceVersion"];

@@ -1,5 +1,5 @@
-//! What reconciles a Cluster besides its own changes: those of its etcd, its control plane and the Secrets between
-//! them. A watch is followed once somebody reads it.
+//! Which changes of other objects reconcile a Cluster: those of its etcd, its control plane and the Secrets between the
+//! two. The hook follows a watch from the first time that it reads from it.
 
 use crate::observation::names_of;
 use api::names::CLUSTER_NAME_LABEL;
@@ -13,7 +13,7 @@ use kube::runtime::reflector::ObjectRef;
 /// Clusters by what they refer to.
 const BY_REFERENCE: Index = Index::new("reference", |cluster| references(&ClusterView::read(cluster)));
 
-/// The Clusters for which a change of an object may change what is planned. The cost depends on them alone.
+/// The Clusters whose plan may change because an object has changed. The cost depends only on how many these are.
 pub fn concerned(clusters: &Cached, resource: &ApiResource, changed: &DynamicObject) -> Vec<ObjectRef<DynamicObject>> {
     let namespace = changed.namespace().unwrap_or_default();
     let referring = key(&resource.group, &resource.kind, &changed.name_any());
@@ -35,8 +35,8 @@ fn references(cluster: &ClusterView) -> Vec<String> {
     objects.chain(secrets.map(|name| key("", "Secret", &name))).collect()
 }
 
-/// The Cluster in the labels of an object. Machines have it, and so has an etcd of whatever kind that the Cluster no longer
-/// names; Secrets of the Cluster that nobody reads have it too.
+/// The Cluster that an object's label names. Machines have the label, and so does an etcd object of any kind that the
+/// Cluster no longer names. Secrets do not count: the Cluster has labelled Secrets that the hook does not read.
 fn labelled<'a>(resource: &ApiResource, object: &'a DynamicObject) -> Option<&'a String> {
     let is_secret = resource.kind == "Secret" && resource.group.is_empty();
     object.labels().get(CLUSTER_NAME_LABEL).filter(|_| !is_secret)
@@ -66,7 +66,7 @@ mod tests {
         let mut all = vec![control_plane.clone(), key("example.org", "Other", "demo-etcd")];
         all.extend(secrets.clone());
         assert_eq!(references(&cluster("Other.example.org/demo-etcd")), all);
-        // An annotation that cannot be read may have been read before.
+        // Even if the annotation cannot be read now, a valid one may have been there before.
         assert_eq!(
             references(&cluster("no/etcd/at all")),
             [std::slice::from_ref(&control_plane), &secrets[..]].concat()

@@ -1,4 +1,5 @@
-//! Everything that the plan decides on, as values. The views are tolerant readers, without a client or a clock.
+//! Everything that a decision depends on, as plain data. The views are tolerant readers, and use neither a client nor a
+//! clock.
 
 mod control_plane;
 mod etcd;
@@ -41,15 +42,15 @@ pub struct Observation {
     pub etcd: Etcd,
     /// Its control plane.
     pub control_plane: ControlPlane,
-    /// Others of its control planes that carry our pause: the Cluster has referred to them before.
+    /// Other control planes that carry our pause: the Cluster referred to them before.
     pub former: Vec<Held>,
-    /// The Secrets between the two. Empty unless the control plane has endpoints already, or never can: nothing depends
-    /// on them before.
+    /// The Secrets between etcd and the control plane. Empty unless the control plane has endpoints, is initialized, or
+    /// has no place for endpoints: until then, nothing depends on the Secrets.
     pub secrets: Secrets,
     /// The endpoints that were written into the control plane last, by its annotation or by what this process
     /// remembers, whichever is later.
     pub written: Option<WrittenEndpoints>,
-    /// What only requests tell.
+    /// What the requests of this reconcile have returned.
     pub reads: Reads,
 }
 
@@ -77,18 +78,18 @@ pub enum Need {
 pub struct Reads {
     /// Endpoints that the machines of the control plane were started with.
     pub used: Option<Used>,
-    /// Endpoints that machines of a KubeadmControlPlane are started with that join it later.
+    /// Endpoints that further machines of a KubeadmControlPlane would join with.
     pub joining: Option<Joining>,
-    /// Those of the certificates that control-plane machines share that exist.
+    /// The certificates that control-plane machines share, as far as their Secrets exist.
     pub shared: Option<Vec<Shared>>,
-    /// Workers that are left, as `Kind name`, of the first kind of which there are any.
+    /// Workers that are left, as `Kind name`: those of the first kind that has any.
     pub workers: Option<Vec<String>>,
-    /// Machines of the Cluster that carry the pre-terminate hook of etcd's members, and belong to no etcd that is
-    /// there.
+    /// Machines of the Cluster that carry the pre-terminate hook of etcd's members, and belong to no etcd object that
+    /// exists.
     pub hooked: Option<Vec<HookedMachine>>,
-    /// Who, apart from us, has written the endpoints of the control plane last.
+    /// Who wrote the endpoints of the control plane last, other than us.
     pub field_manager: Option<String>,
-    /// The Cluster is the one that the API server has under its name now.
+    /// Whether this Cluster is the one that the API server has under its name now.
     pub is_current: bool,
     /// The client Secret that was created in this reconcile.
     pub published: Option<Arc<DynamicObject>>,
@@ -107,10 +108,10 @@ pub struct ClusterState {
     pub generation: Option<i64>,
     /// A ClusterClass writes its control plane, and would revert what we write.
     pub topology: bool,
-    /// Why it may not be taken apart yet although it is being deleted: see [`before_delete_hook`].
+    /// Why its parts may not be deleted yet, although it is being deleted: see [`before_delete_hook`].
     pub before_delete_hook: Option<String>,
-    /// It is being deleted, and Cluster API has deleted all that it looks after of it, but for control plane and
-    /// infrastructure.
+    /// It is being deleted, and Cluster API has deleted everything that it deletes with a Cluster, except the control
+    /// plane and the infrastructure.
     pub children_deleted: bool,
     /// Etcd is named by our annotation, and not by `spec.managedExternalEtcdRef`, which other providers use too.
     pub by_annotation: bool,
@@ -120,8 +121,8 @@ pub struct ClusterState {
     pub condition: Option<Condition>,
     /// All of its conditions.
     pub conditions: Vec<Value>,
-    /// `status.managedExternalEtcdReady` and `status.managedExternalEtcdInitialized`, where the Cluster
-    /// uses `spec.managedExternalEtcdRef`: its CRD has these fields then.
+    /// `status.managedExternalEtcdReady` and `status.managedExternalEtcdInitialized`, if the Cluster uses
+    /// `spec.managedExternalEtcdRef`: its CRD has these fields then.
     pub mirror: Option<(bool, bool)>,
 }
 
@@ -155,10 +156,12 @@ impl ClusterState {
     }
 }
 
-/// What Cluster API sets once all `BeforeClusterDelete` hooks of its runtime extensions have let a Cluster go.
+/// The annotation that Cluster API sets once all `BeforeClusterDelete` hooks of its runtime extensions have let a
+/// Cluster go.
 const OK_TO_DELETE_ANNOTATION: &str = "runtime.cluster.x-k8s.io/ok-to-delete";
-/// Reasons of the Cluster's condition `Deleting` that come after those hooks, and once what the Cluster owns is being
-/// deleted. Without runtime extensions there is no annotation, and these alone tell.
+/// Reasons of the Cluster's condition `Deleting` that come after those hooks, when everything that the Cluster owns is
+/// being deleted. Without runtime extensions, the annotation is missing, and only these reasons show that the hooks are
+/// done.
 const AFTER_THE_HOOK: [&str; 4] = [
     "WaitingForWorkersDeletion",
     "WaitingForControlPlaneDeletion",
@@ -166,8 +169,8 @@ const AFTER_THE_HOOK: [&str; 4] = [
     "DeletionCompleted",
 ];
 
-/// The reason of the condition `Deleting` as long as a `BeforeClusterDelete` hook may still be at work: it needs the API
-/// server, and so etcd. Only Clusters with a topology have such hooks.
+/// The reason of the condition `Deleting` as long as a `BeforeClusterDelete` hook may still be running. Such a hook
+/// needs the API server, and therefore etcd. Only Clusters with a topology have such hooks.
 ///
 /// Source: Cluster API 1.14.0, reconcileDelete of core/reconcilers/cluster.
 fn before_delete_hook(cluster: &DynamicObject, topology: bool, deleting: String) -> Option<String> {
@@ -175,21 +178,21 @@ fn before_delete_hook(cluster: &DynamicObject, topology: bool, deleting: String)
     (topology && cluster.metadata.deletion_timestamp.is_some() && !done).then_some(deleting)
 }
 
-/// Both host and port, as Cluster API wants them.
+/// Whether host and port are both set, as Cluster API requires.
 fn endpoint(cluster: &Value) -> bool {
     let endpoint = &cluster["spec"]["controlPlaneEndpoint"];
     endpoint["host"].as_str().is_some_and(|host| !host.is_empty())
         && endpoint["port"].as_i64().is_some_and(|port| port != 0)
 }
 
-/// Where conditions of the v1beta2 style stand. The list that v1beta1 calls `conditions` is of another shape, and has
-/// no keys: applying one entry would take the others away.
+/// Path of the conditions of the v1beta2 style. The list that v1beta1 calls `conditions` has another shape and no keys,
+/// so server-side apply of one entry would remove the others.
 pub fn conditions_path(api_version: &str) -> &'static str {
     if api_version.ends_with("/v1beta1") { "/status/v1beta2/conditions" } else { "/status/conditions" }
 }
 
 impl Observation {
-    /// The control plane, if it is there and of a kind that we know.
+    /// The control plane, if it exists and we know its kind.
     pub fn found_control_plane(&self) -> Option<&ControlPlaneView> {
         match &self.control_plane {
             ControlPlane::Found(view) => Some(view),
@@ -197,7 +200,7 @@ impl Observation {
         }
     }
 
-    /// The control plane, if it is there, of whatever kind.
+    /// The control plane, if it exists, whatever its kind.
     pub fn held(&self) -> Option<Held> {
         match &self.control_plane {
             ControlPlane::Found(view) => Some(view.held()),
@@ -206,7 +209,7 @@ impl Observation {
         }
     }
 
-    /// The etcd object, if it is there.
+    /// The etcd object, if it exists.
     pub fn found_etcd(&self) -> Option<&EtcdView> {
         match &self.etcd {
             Etcd::Found(view) => Some(view),
@@ -228,15 +231,17 @@ impl Observation {
         all.chain(former).map(String::as_str)
     }
 
-    /// The control plane has been given all it needs and released, now or at an earlier time: it is never held back again
-    /// for want of etcd. Where somebody else publishes, our pause is all that holds it, so it counts as long as it is set.
+    /// Whether the control plane has received everything that it needs and has been released, now or earlier. It is
+    /// then never held back again because etcd is not Ready. If somebody else publishes the client Secret, only our
+    /// pause holds the control plane back, so a control plane with our pause does not count as released.
     pub fn released(&self) -> bool {
         let unpaused =
             |c: &ControlPlaneView| c.pause != Pause::Ours && c.has_endpoints() && self.secrets.published.is_some();
         self.found_control_plane().is_some_and(|c| c.initialized || unpaused(c))
     }
 
-    /// All is there to release the control plane, and it is still ours to do so: the gate is closed, or our pause is set.
+    /// Whether everything for the release of the control plane exists, and the release is still up to us: the gate is
+    /// closed, or our pause is set.
     pub fn about_to_release(&self) -> bool {
         let Secrets { ca, published, staged, .. } = &self.secrets;
         let pairs = published.is_some() || matches!(staged, Some(Ok(_)));

@@ -1,4 +1,5 @@
-//! All reads, and the clock. Nearly everything comes out of shared watches; what costs a request says so.
+//! All reads, and the clock. Nearly everything comes from shared watches. The comment on a function says if it costs
+//! requests.
 
 mod deletion;
 mod workload;
@@ -26,7 +27,7 @@ use std::sync::Arc;
 /// Label of the Machines of control planes.
 pub const CONTROL_PLANE_LABEL: &str = "cluster.x-k8s.io/control-plane";
 
-/// Reads everything about a Cluster that costs no request, or next to none. None: it has nothing to do with us.
+/// Reads everything about a Cluster that costs no request, or hardly any. None: the Cluster does not concern us.
 pub async fn observe(context: &Context, cluster: &Arc<DynamicObject>, reads: &Reads) -> Result<Option<Observation>> {
     let cluster = ClusterState::read(&context.written.newest(cluster.clone()));
     if cluster.view.etcd.is_none() && cluster.condition.is_none() && !cluster.view.deleting {
@@ -91,7 +92,7 @@ pub async fn read(context: &Context, observation: &Observation, need: Need, read
     Ok(())
 }
 
-/// Whole seconds: finer ones do not survive Cluster API's own writes of the same list.
+/// The time in whole seconds. Cluster API drops fractions when it writes the same list of conditions.
 #[expect(clippy::disallowed_methods, reason = "the one place that reads the clock")]
 pub fn now() -> Time {
     let now = Timestamp::now();
@@ -114,7 +115,7 @@ pub async fn etcd(context: &Context, cluster: &ClusterState) -> Result<Etcd> {
     };
     let resource = match context.shared.kinds.find(&reference.group, &reference.kind, ETCD_PROVIDER_CONTRACTS).await {
         Ok(resource) => resource,
-        // Another provider's kind in the field that is not ours alone: that provider takes care of it.
+        // Other providers use this field too. The kind is another provider's, which takes care of it.
         Err(KindError::NoContract { .. }) if !cluster.by_annotation => return Ok(Etcd::NotNamed),
         Err(error) if error.is_user_error() => {
             return Ok(Etcd::Invalid { message: error.to_string(), retryable: true });
@@ -132,8 +133,8 @@ pub async fn etcd(context: &Context, cluster: &ClusterState) -> Result<Etcd> {
     })
 }
 
-/// An etcd of any provider that the Cluster has claimed and no longer names. Its Machines would keep a Cluster that is being
-/// deleted.
+/// An etcd object of any provider that the Cluster has claimed and no longer names. Its Machines would block the
+/// deletion of the Cluster.
 async fn left_behind(context: &Context, cluster: &ClusterState) -> Result<Option<Etcd>> {
     for (group, kind) in providers(context).await? {
         let resource = match context.shared.kinds.find(&group, &kind, ETCD_PROVIDER_CONTRACTS).await {
@@ -147,7 +148,8 @@ async fn left_behind(context: &Context, cluster: &ClusterState) -> Result<Option
         };
         let watch = match context.watch(&resource, None).await {
             Ok(watch) => watch,
-            // The permission for another provider's kind may be missing. A Cluster is deleted all the same.
+            // The permission for another provider's kind may be missing. That does not stop the deletion of the
+            // Cluster.
             Err(error) if group != names::ETCD_CLUSTER_GROUP => {
                 tracing::warn!(%error, "not looked at for what the Cluster has left behind");
                 continue;
@@ -162,7 +164,7 @@ async fn left_behind(context: &Context, cluster: &ClusterState) -> Result<Option
     Ok(None)
 }
 
-/// Every kind whose CRD says that it satisfies the etcd-provider contract. One request, now and then.
+/// Every kind whose CRD says that it satisfies the etcd-provider contract. One request, unless the list is cached.
 async fn providers(context: &Context) -> Result<Vec<(String, String)>> {
     if let Some(known) = context.providers.get(&()) {
         return Ok(known);
@@ -193,8 +195,8 @@ pub async fn control_plane(context: &Context, cluster: &ClusterState) -> Result<
         };
     let watch = match (context.watch(&resource, None).await, &adapter) {
         (Ok(watch), _) => watch,
-        // The permission for another kind than KubeadmControlPlane may be missing. A Cluster is deleted all the same, and what
-        // we may not read we have not paused.
+        // The permission for a kind other than KubeadmControlPlane may be missing. That does not stop the deletion of
+        // the Cluster: if we may not read an object, we have not paused it.
         (Err(error), Ok(adapter)) if !adapter.kubeadm && cluster.view.deleting => {
             return unknown(error.to_string(), false);
         }
@@ -216,7 +218,7 @@ pub async fn control_plane(context: &Context, cluster: &ClusterState) -> Result<
             let view = ControlPlaneView::read(&object, reference, &resource.api_version, adapter);
             ControlPlane::Found(Box::new(view))
         }
-        // Our pause may be on it: its provider's upgrade may have taken the annotation from the CRD.
+        // It may carry our pause: an upgrade of its provider may have removed the annotation from the CRD.
         Err(message) => {
             ControlPlane::Unknown { message, unsupported: true, held: Some(Held::read(&object, reference)) }
         }
@@ -229,8 +231,9 @@ const BY_OUR_PAUSE: Index = Index::new("our pause", |object| {
     cluster.cloned().into_iter().collect()
 });
 
-/// Control planes with our pause that the Cluster no longer refers to: of the kinds that this process has come across. A
-/// Cluster that is being deleted may have had a KubeadmControlPlane before this process began.
+/// Control planes with our pause that the Cluster no longer refers to, among the kinds that this process has watched so
+/// far. For a Cluster that is being deleted, this includes KubeadmControlPlane: the Cluster may have had one before
+/// this process started.
 async fn former(context: &Context, cluster: &ClusterState) -> Vec<Held> {
     if cluster.view.deleting {
         let kubeadm = context.shared.kinds.find(KUBEADM.0, KUBEADM.1, CLUSTER_API_CONTRACTS).await;
@@ -256,13 +259,14 @@ async fn former(context: &Context, cluster: &ClusterState) -> Vec<Held> {
     found
 }
 
-/// What the machines of a control plane were started with, by the API server's present word. One request, and for a
-/// KubeadmControlPlane two more; only when its machines have rolled.
+/// The endpoints that the machines of a control plane were started with, read live. One request, and two more for a
+/// KubeadmControlPlane. The plan asks only when its machines have been replaced, or when the record of endpoints in use
+/// is lost.
 async fn used(context: &Context, cluster: &ClusterState, control_plane: &ControlPlaneView) -> Result<Used> {
     let (reference, view) = (&control_plane.reference, &cluster.view);
     let resource = context.shared.kinds.find(&reference.group, &reference.kind, CLUSTER_API_CONTRACTS).await?;
     let live = apply::get_live(&context.shared.client, &resource, &view.namespace, &reference.name).await?;
-    // A watch that is behind shows it in a moment, and it is asked again.
+    // The watch is about to report the change, and the plan then asks again.
     if live.and_then(|live| live.resource_version()).as_deref() != Some(&*control_plane.resource_version) {
         return Ok(Used::Unknown);
     }
@@ -274,8 +278,8 @@ async fn used(context: &Context, cluster: &ClusterState, control_plane: &Control
     Ok(configured(&machines, &configs))
 }
 
-/// What machines are started with that join later. One request, and one to the Kubernetes cluster itself; only when a list
-/// of endpoints is about to be retired, or the record of them is lost.
+/// The endpoints that further machines would join with. One request, and one to the Kubernetes cluster itself. The plan
+/// asks only when a list of endpoints is about to leave the record, or when the record is lost.
 async fn joining(context: &Context, cluster: &ClusterState) -> Result<Joining> {
     let name = format!("{}-kubeconfig", cluster.view.name);
     let secret = secret(context, &cluster.view.namespace, &name).await?;
@@ -285,7 +289,7 @@ async fn joining(context: &Context, cluster: &ClusterState) -> Result<Joining> {
     })
 }
 
-/// The Machines of a control plane, or what they were made from, as the API server has them now. One request.
+/// The Machines of a control plane, or the objects that they were made from, read live. One request.
 pub async fn control_plane_machines(
     context: &Context,
     group: &str,
@@ -303,7 +307,7 @@ pub async fn control_plane_machines(
     Ok(context.shared.kinds.ask_unwatched((group, kind), CLUSTER_API_CONTRACTS, &doing, list).await?.items)
 }
 
-/// The Cluster is the one that the API server has now. One request.
+/// Makes sure that the API server still has this Cluster, and not another one of the same name. One request.
 async fn current(context: &Context, cluster: &ClusterState) -> Result<bool> {
     let (view, resource) = (&cluster.view, context.clusters.resource());
     let live = apply::get_live(&context.shared.client, resource, &view.namespace, &view.name).await?;
@@ -316,7 +320,7 @@ async fn current(context: &Context, cluster: &ClusterState) -> Result<bool> {
     Ok(true)
 }
 
-/// Who, apart from us, has written the endpoints last. One request: watches do not keep the managers of fields.
+/// Who wrote the endpoints last, other than us. One request, because watches do not keep the managed fields.
 async fn last_manager(context: &Context, cluster: &ClusterState, control_plane: &ControlPlaneView) -> Result<String> {
     let reference = &control_plane.reference;
     let resource = context.shared.kinds.find(&reference.group, &reference.kind, CLUSTER_API_CONTRACTS).await?;
@@ -326,8 +330,8 @@ async fn last_manager(context: &Context, cluster: &ClusterState, control_plane: 
     Ok(manager.map_or_else(|| "a client that is not known".to_owned(), |name| format!("field manager {name}")))
 }
 
-/// Secrets of a provider that labels them, as ours does, are in a watch once they are there. Others, and those that do not
-/// exist, cost a request each.
+/// Reads the Secrets. Those of a provider that labels them, as ours does, are in a watch once they exist. Secrets
+/// without the label, and those that do not exist, cost one request each.
 async fn secrets(context: &Context, observation: &Observation) -> Result<Secrets> {
     let resource = ApiResource::erase::<Secret>(&());
     let watch = context.watch(&resource, Some(names::ETCD_CLUSTER_LABEL)).await?;
@@ -351,7 +355,8 @@ async fn secrets(context: &Context, observation: &Observation) -> Result<Secrets
     Ok(Secrets::read(ca.as_deref(), staged.as_deref(), published.as_deref()))
 }
 
-/// Three requests in a handover. They may be others', so they are not ours to watch.
+/// Reads the shared certificates. Three requests in a handover: these Secrets may belong to others, so they do not have
+/// the label that we watch.
 async fn shared(context: &Context, cluster: &ClusterState) -> Result<Vec<Shared>> {
     let mut found = Vec::new();
     for certificate in SHARED_CERTIFICATES {

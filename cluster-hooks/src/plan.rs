@@ -16,21 +16,22 @@ use controller_support::plan::{block, wait};
 use std::fmt;
 use std::time::Duration;
 
-/// What a reconcile comes to.
+/// What a reconcile decides.
 pub type Plan = controller_support::Plan<Step>;
 
-/// A step. Each write is refused by the API server if the object has changed since it was observed; the claim, if its
-/// owners have.
+/// A step. The API server refuses a write if the object has changed since it was observed. There are exceptions: the
+/// claim fails only if the owners of the etcd object have changed, and the deletion of etcd and the release of Machines
+/// only if the UID has.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
-    /// Ask for what the decision depends on.
+    /// Read something that the decision depends on.
     Read(Need),
     /// Put the Cluster's label and owner reference on the etcd object.
     ClaimEtcd,
     /// Write the condition of the Cluster.
     ///
-    /// Invariant: a control plane that carries our pause belongs to a Cluster that carries our condition. So a Cluster that
-    /// stops naming an etcd is still looked at, and the pause is never left behind.
+    /// Invariant: a control plane that carries our pause belongs to a Cluster that carries our condition. So a Cluster
+    /// that stops naming an etcd is still reconciled, and the pause is never left behind.
     Announce(Hold),
     /// Pause the control plane.
     Pause,
@@ -42,62 +43,63 @@ pub enum Step {
     RecordEndpointsInUse {
         /// The lists.
         lists: EndpointLists,
-        /// Some that were in use are no longer: every machine has rolled.
+        /// Some lists that were in use no longer are, because every machine has been replaced.
         retire: bool,
     },
     /// Write these endpoints into the control plane.
     WriteEndpoints {
         /// The endpoints.
         endpoints: Vec<String>,
-        /// Who has overwritten them, if they were there before.
+        /// Who has overwritten the endpoints, if we had written them before.
         overwritten_by: Option<String>,
     },
     /// Create the client Secret: from here on the control plane makes Machines.
     PublishClient(KeyPair),
     /// Bring the client Secret up to date.
     UpdateClient(KeyPair),
-    /// Confirm that the etcd object may be deleted with its data: its Cluster goes.
+    /// Confirm that the etcd object may be deleted with its data, because its Cluster is being deleted.
     ConfirmDeletion,
     /// Delete the etcd object.
     DeleteEtcd,
-    /// Let these Machines go: nobody else is left who would.
+    /// Remove the pre-terminate hook from these Machines. No other controller is left to do that.
     ReleaseMachines(Vec<HookedMachine>),
-    /// Tell a control plane that is being deleted that etcd is gone, so that its controller looks again.
+    /// Tell a control plane that is being deleted that etcd is gone, so that its controller reconciles again.
     WakeControlPlane,
     /// Remove our conditions from a Cluster that no longer names an etcd, and from its control plane.
     RemoveConditions,
 }
 
 impl fmt::Display for Step {
-    /// Its name alone.
+    /// Writes only the name of the step.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = format!("{self:?}");
         f.write_str(text.split([' ', '(']).next().unwrap_or_default())
     }
 }
 
-/// Between two looks at Secrets without our label, which nothing watches.
+/// The time between two reads of Secrets without our label, which are in no watch.
 const UNWATCHED_SECRETS: Duration = Duration::from_secs(10);
-/// Between two looks at the workers that are left.
+/// The time between two reads of the workers that are left.
 const WORKERS: Duration = Duration::from_secs(5);
-/// Between two looks at what only a person will change, and no watch of ours would tell.
+/// The time between two checks of something that only a person will change, and that no watch of ours reports.
 const PEOPLE: Duration = Duration::from_secs(60);
-/// Between two looks at what the machines of a control plane use, or will, as long as that cannot be told.
+/// The time between two reads of what the machines of a control plane use, or would join with, as long as that is not
+/// known.
 const MACHINES: Duration = Duration::from_secs(60);
 /// Shortest and longest time between two look-ups of a kind that does not exist.
 const KINDS: (Duration, Duration) = (Duration::from_secs(10), PEOPLE);
 
-/// Decides.
+/// Decides what to do next.
 pub fn plan(observation: &Observation) -> Plan {
     if let Some(paused) = observation.cluster.view.pause() {
         return wait(reasons::PAUSED, format!("{paused}: nothing is changed"));
     }
-    // A paused control plane is never deleted, whatever else there is to be said.
+    // This comes first, because a paused control plane is never deleted.
     if let Some(step) = lift(observation, |held| held.deleting) {
         return Plan::Do(step);
     }
-    // Which of two Clusters of this name is alive? A watch that is behind would take etcd from its Cluster, or give one that
-    // nobody owns yet to a Cluster that is gone, and the garbage collector would delete it.
+    // Which of two Clusters of this name exists? If our watch is behind, a claim could take etcd away from its Cluster.
+    // It could also give a free etcd to a Cluster that is gone, and the garbage collector would delete that etcd.
     if observation.found_etcd().is_some_and(|etcd| etcd.claim.is_open()) && !observation.reads.is_current {
         return Plan::Do(Step::Read(Need::Current));
     }
@@ -108,8 +110,8 @@ pub fn plan(observation: &Observation) -> Plan {
     }
 }
 
-/// The Cluster no longer names an etcd: nothing of ours stays behind. Our condition goes last, but for what a Cluster
-/// that is being deleted would wait for.
+/// The Cluster no longer names an etcd: everything of ours is removed, the conditions last. After that, if the Cluster
+/// is being deleted, Machines that its deletion would wait for are released.
 fn part(observation: &Observation) -> Plan {
     match lift(observation, |_| true) {
         Some(step) => Plan::Do(step),
@@ -119,7 +121,7 @@ fn part(observation: &Observation) -> Plan {
     }
 }
 
-/// Lifts our pause of one control plane of those that are `wanted`.
+/// Lifts our pause of one of the control planes that are `wanted`.
 fn lift(observation: &Observation, wanted: impl Fn(&Held) -> bool) -> Option<Step> {
     let ours = |held: &Held| held.pause == Pause::Ours && wanted(held);
     if observation.held().is_some_and(|held| ours(&held)) {
@@ -128,15 +130,15 @@ fn lift(observation: &Observation, wanted: impl Fn(&Held) -> bool) -> Option<Ste
     observation.former.iter().find(|held| ours(held)).cloned().map(Step::UnpauseFormer)
 }
 
-/// When to look again, whatever the watches tell: as the plan says, and at what it has asked for in vain. Neither Machines nor
-/// KubeadmConfigs are watched, nor what is in the Kubernetes cluster.
+/// When to reconcile again even if no watch reports a change: when the plan says so, and when a read has not given what
+/// the plan needs. The hook watches neither Machines nor KubeadmConfigs, nor anything in the Kubernetes cluster.
 pub fn due(observation: &Observation, plan: &Plan) -> Option<Duration> {
     let in_vain = matches!(observation.reads.used, Some(Used::Unknown | Used::NoMachine)) || keeps_others(observation);
     let hold = plan.hold().and_then(|hold| hold.again);
     hold.into_iter().chain(in_vain.then_some(MACHINES)).min()
 }
 
-/// Whether machines that join later would use other endpoints than those of the control plane, or may.
+/// Whether further machines would, or may, join with endpoints other than those of the control plane.
 fn keeps_others(observation: &Observation) -> bool {
     match (&observation.reads.joining, observation.found_control_plane()) {
         (Some(Joining::With(list)), Some(control_plane)) => {
@@ -147,7 +149,7 @@ fn keeps_others(observation: &Observation) -> bool {
     }
 }
 
-/// When to look a kind up again: the longer our condition has not been True, the later.
+/// The delay until a kind is looked up again. It grows with the time since our condition was last True.
 fn look_again(observation: &Observation) -> Duration {
     let bad = observation.cluster.condition.as_ref().filter(|condition| condition.status != "True");
     let since = bad.map(|condition| condition.last_transition_time.0);

@@ -1,10 +1,12 @@
-//! A controller of its own: control-plane nodes that a MachineHealthCheck wants replaced.
+//! A separate controller that replaces control-plane nodes if a MachineHealthCheck wants that.
 //!
-//! A KubeadmControlPlane replaces them itself. Since Cluster API 1.13.0 it looks at its own etcd first, also where etcd is
-//! external and there is nothing to look at, and defers the remediation forever. What it has checked by then holds.
-//! What it would have checked afterwards is checked here: how etcd is, and that another API server is left.
+//! A KubeadmControlPlane replaces them itself. Since Cluster API 1.13.0, it first checks its own etcd, even if etcd is
+//! external and there is none to check, and so defers the remediation forever. What it has checked before that point
+//! still holds. What it would check after that point is checked here: the state of etcd, and that another API server is
+//! left.
 //!
-//! It can go, and be switched off, as soon as Cluster API does not defer the remediation where etcd is external.
+//! This controller can be switched off and removed as soon as Cluster API no longer defers the remediation when etcd is
+//! external.
 
 mod controller;
 mod execute;

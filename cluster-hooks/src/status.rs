@@ -1,5 +1,6 @@
-//! What is reported, derived from the plan and never read back by it: the condition `ManagedExternalEtcdReady` of the
-//! Cluster, and one of the control plane.
+//! What is reported: the condition `ManagedExternalEtcdReady` of the Cluster, and a condition of the control plane.
+//! Both are derived from the plan. Of the first, the plan reads only whether it exists, and since when it has not been
+//! True.
 
 pub mod health;
 
@@ -12,43 +13,45 @@ use controller_support::Hold;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use std::time::Duration;
 
-/// Between two writes that change the message alone, while something is under way: it may change with every member.
+/// The shortest time between two writes that change only the message while something is under way. The message may
+/// change with every member.
 const MESSAGES: Duration = Duration::from_secs(10);
 
-/// What is to be done about a condition.
+/// What to do about a condition.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Update {
-    /// It is right, or not ours to say.
+    /// Nothing: it is correct, or it is not ours to write.
     Nothing,
     /// Write it.
     Write(Condition),
-    /// Only the message is out of date, or overwritten by others: write it after so long.
+    /// Only the message is outdated, or others have overwritten it: write it after this time.
     Later(Duration),
 }
 
-/// Compares the condition of the Cluster with what the plan says. `since_write`: time since this process has written it,
-/// if it has.
+/// Compares the condition of the Cluster with what the plan says. `since_write`: how long ago this process last wrote
+/// the condition, if it has.
 pub fn report(observation: &Observation, plan: &Plan, since_write: Option<Duration>) -> Update {
     let Some(draft) = draft(observation, plan) else { return Update::Nothing };
     let cluster = &observation.cluster;
     compare(cluster.condition.as_ref(), of_cluster(cluster, draft, &observation.now), since_write)
 }
 
-/// Whether the condition may be left unwritten for a moment: it is the first one of the Cluster, and says what is waited for.
-/// Most likely the rest of the manifests is about to be applied. A Cluster that is being deleted gets no more of them.
+/// Whether the write of the condition may be deferred for a moment: it is the Cluster's first one, and says only what
+/// is waited for. Most likely the rest of the manifests is about to be applied. A Cluster that is being deleted gets no
+/// more manifests.
 pub fn can_wait(cluster: &ClusterState, plan: &Plan) -> bool {
     cluster.condition.is_none() && !cluster.view.deleting && matches!(plan, Plan::Wait(_))
 }
 
-/// The condition before anything else is written: see [`crate::plan::Step::Announce`].
+/// The condition that is written before anything else: see [`crate::plan::Step::Announce`].
 pub fn announcement(cluster: &ClusterState, hold: &Hold, now: &Time) -> Condition {
     of_cluster(cluster, Draft::new(MANAGED_EXTERNAL_ETCD_READY, false, hold.reason, hold.message.clone()), now)
 }
 
-/// Something is refused, most likely to us, so that nothing is known for certain. A Cluster without our condition that names
-/// no etcd, or is paused, is left alone.
+/// The API server refuses something, most likely to us, so nothing is known for certain. A paused Cluster is left
+/// alone, and so is one that names no etcd and does not have our condition.
 ///
-/// `since_write` is as in [`report`]: other words are not written again at once, see
+/// `since_write` is as in [`report`]. A new message is not written at once, see
 /// [`DeferredStatuses::left_if`](controller_support::DeferredStatuses::left_if).
 pub fn failure(cluster: &ClusterState, message: String, now: &Time, since_write: Option<Duration>) -> Update {
     if cluster.view.is_paused() || (cluster.view.etcd.is_none() && cluster.condition.is_none()) {
@@ -62,7 +65,7 @@ pub fn failure(cluster: &ClusterState, message: String, now: &Time, since_write:
 /// Why the control plane has been paused, for the event.
 pub fn pause_note(observation: &Observation, control_plane: &ControlPlaneView) -> String {
     let reference = &control_plane.reference;
-    // Once it has been released, it is paused only while others overwrite the endpoints.
+    // A released control plane is paused only while others overwrite the endpoints.
     match observation.written.as_ref().filter(|_| observation.released()) {
         Some(written) => format!(
             "{reference} is paused: others overwrite its etcd endpoints. It goes on when they are written again at {:.0}",
@@ -72,7 +75,7 @@ pub fn pause_note(observation: &Observation, control_plane: &ControlPlaneView) -
     }
 }
 
-/// The API server does not take what we want of the control plane.
+/// Reports that the API server does not accept what we write into the control plane.
 pub fn refused(cluster: &ClusterState, refusal: &str) -> Hold {
     let message = format!("{refusal}; this controller tries again every {} s", REFUSED.as_secs());
     let draft = Draft::new(MANAGED_EXTERNAL_ETCD_READY, false, reasons::CONTROL_PLANE_INVALID, message);
@@ -91,7 +94,8 @@ fn compare(before: Option<&Condition>, after: Condition, since_write: Option<Dur
         return Update::Nothing;
     }
     let message_only = Condition { message: after.message.clone(), ..before.clone() } == after;
-    // When nothing is under way, somebody has done something, such as a pause, and looks whether it is known.
+    // If nothing is under way, a person has probably done something, such as a pause, and checks whether it was
+    // noticed.
     let can_wait = message_only && after.reason != reasons::READY;
     match since_write {
         Some(elapsed) if can_wait && elapsed < MESSAGES => Update::Later(MESSAGES.saturating_sub(elapsed)),
@@ -109,8 +113,8 @@ fn draft(observation: &Observation, plan: &Plan) -> Option<Draft> {
     Some(Draft::new(MANAGED_EXTERNAL_ETCD_READY, !held, reason, message))
 }
 
-/// Etcd is not ready, because it grows or a member is away or being replaced, and of the endpoints that the control plane has
-/// been given most are still its own, with a quorum behind them.
+/// Whether etcd serves the control plane although it is not Ready, because it is being scaled, or a member is away or
+/// being replaced: it can be written to, and more than half of the endpoints in the control plane still belong to it.
 fn serves(observation: &Observation) -> bool {
     let etcd = observation.found_etcd().filter(|etcd| etcd.available && !etcd.deleting);
     let given = observation.found_control_plane().and_then(|control_plane| control_plane.endpoints.as_ref());
@@ -119,19 +123,19 @@ fn serves(observation: &Observation) -> bool {
     observation.released() && own > given.len() / 2
 }
 
-/// Reason and message. None: there is nothing to be said yet, or it is not ours to say.
+/// Reason and message. None: there is nothing to report yet, or it is not ours to report.
 fn summarize(observation: &Observation, plan: &Plan) -> Option<(&'static str, String)> {
     if observation.etcd == Etcd::NotNamed {
         return None;
     }
     let rolling = rolling(observation);
     match plan {
-        // More is to be done before anything can be said.
+        // There is more to do before anything can be reported.
         Plan::Do(_) => None,
         // A paused Cluster is left alone, its status included.
         Plan::Wait(hold) if hold.reason == reasons::PAUSED => None,
         Plan::Wait(hold) | Plan::Block(hold) => Some((hold.reason, joined([Some(hold.message.clone()), rolling]))),
-        // Etcd is gone, or was never there: the rest of the deletion is Cluster API's.
+        // Etcd is gone, or never existed: Cluster API does the rest of the deletion.
         Plan::Steady if observation.cluster.view.deleting => None,
         Plan::Steady => {
             let paused = observation.found_control_plane().is_some_and(|c| c.pause == Pause::Users);
@@ -143,7 +147,7 @@ fn summarize(observation: &Observation, plan: &Plan) -> Option<(&'static str, St
     }
 }
 
-/// What the control plane is at while it is not done with earlier endpoints.
+/// What the control plane is doing while it is not done with earlier endpoints.
 fn rolling(observation: &Observation) -> Option<String> {
     let control_plane = observation.found_control_plane()?;
     let earlier = earlier(observation);
@@ -169,7 +173,7 @@ fn rolling(observation: &Observation) -> Option<String> {
     ))
 }
 
-/// With which earlier endpoints a machine would join, or that this is not known. None: with the present ones.
+/// With which earlier endpoints a further machine would join, or that this is not known. None: with the present ones.
 fn would_join(joining: &Joining, present: &EndpointList) -> Option<String> {
     let map = format!("ConfigMap kube-system/{KUBEADM_CONFIG} of the Kubernetes cluster");
     match joining {

@@ -8,10 +8,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference}
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// `{cluster}-apiserver-etcd-client` as it is created.
+/// `{cluster}-apiserver-etcd-client`, as the hook creates it.
 ///
-/// Opaque, and owned by the etcd object: a Secret of Cluster API's own type would be taken over by the control plane,
-/// and one without an owner would stay behind in a deletion and in `clusterctl move`.
+/// It has the type Opaque, because the control plane would take over a Secret of Cluster API's own type. The etcd
+/// object owns it, because a Secret without an owner would stay behind in a deletion and in `clusterctl move`.
 pub fn client(cluster: &ClusterView, etcd: &EtcdView, pair: &KeyPair) -> Secret {
     Secret {
         metadata: ObjectMeta {
@@ -40,7 +40,7 @@ pub fn update(cluster: &ClusterView, etcd: &EtcdView, published: &Published, pai
     })
 }
 
-/// With the label of etcd's own Secrets it is in the watch of those.
+/// The label of etcd's own Secrets makes the watch of those Secrets return this one too.
 fn labels(cluster: &ClusterView, etcd: &EtcdView) -> BTreeMap<String, String> {
     [
         (names::CLUSTER_NAME_LABEL.to_owned(), cluster.name.clone()),

@@ -1,12 +1,12 @@
-//! What is written into the status of a Cluster (our condition, and where the CRD has them, the fields of the
-//! managed-external-etcd proposal) and into that of its control plane.
+//! What the hook writes into the status of a Cluster and of its control plane: our condition and, if the Cluster's CRD
+//! has them, the fields of the managed-external-etcd proposal.
 
 use crate::observation::{ClusterState, ControlPlaneView, EtcdView, conditions_path};
 use api::conditions::MANAGED_EXTERNAL_ETCD_READY;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde_json::{Value, json};
 
-/// The Cluster with our condition, to be applied.
+/// The Cluster with our condition, for server-side apply.
 pub fn condition(cluster: &ClusterState, condition: &Condition) -> Value {
     let view = &cluster.view;
     let status = nest(conditions_path(&view.api_version), json!([condition]));
@@ -18,8 +18,8 @@ pub fn condition(cluster: &ClusterState, condition: &Condition) -> Value {
     })
 }
 
-/// Merge patch of a Cluster without our condition. Applying none instead would leave it there if somebody else owns it
-/// too, such as the tool that has restored the Cluster.
+/// Merge patch that removes our condition from a Cluster. Server-side apply without the condition would leave it there
+/// if another field manager owns it too, such as the tool that restored the Cluster.
 pub fn without_condition(cluster: &ClusterState) -> Value {
     without(
         &cluster.conditions,
@@ -29,7 +29,7 @@ pub fn without_condition(cluster: &ClusterState) -> Value {
     )
 }
 
-/// The control plane with our condition, to be applied.
+/// The control plane with our condition, for server-side apply.
 pub fn health(control_plane: &ControlPlaneView, namespace: &str, condition: &Condition) -> Value {
     let (name, status) = (&control_plane.reference.name, nest(control_plane.conditions_path, json!([condition])));
     json!({
@@ -40,8 +40,9 @@ pub fn health(control_plane: &ControlPlaneView, namespace: &str, condition: &Con
     })
 }
 
-/// Merge patch of a control plane without the condition. Applying none instead would leave what its own controller has written
-/// into the same condition, and half a condition is refused.
+/// Merge patch that removes our condition from a control plane. Server-side apply without the condition would leave
+/// those of its fields that the control plane's own controller has written, and the API server refuses an incomplete
+/// condition.
 pub fn without_health(control_plane: &ControlPlaneView, type_: &str) -> Value {
     without(&control_plane.conditions, control_plane.conditions_path, type_, &control_plane.resource_version)
 }
@@ -53,7 +54,8 @@ fn without(conditions: &[Value], path: &str, type_: &str, resource_version: &str
     patch
 }
 
-/// Merge patch of the fields of the proposal. None: the Cluster does not have them, or they are right.
+/// Merge patch of the fields of the proposal. None: the Cluster does not have them, no etcd was found, or they are
+/// correct already.
 pub fn mirror(cluster: &ClusterState, etcd: Option<&EtcdView>) -> Option<Value> {
     let before = cluster.mirror?;
     let etcd = etcd?;
@@ -66,7 +68,7 @@ pub fn mirror(cluster: &ClusterState, etcd: Option<&EtcdView>) -> Option<Value> 
     })
 }
 
-/// The object and version that a condition was computed from: no other is given it.
+/// The object and version that a condition was computed from. No other version gets the condition.
 fn read(name: &str, namespace: &str, uid: &str, version: &str) -> Value {
     json!({"name": name, "namespace": namespace, "uid": uid, "resourceVersion": version})
 }

@@ -1,4 +1,4 @@
-//! What is sent, to the letter.
+//! The exact content of patches and objects.
 
 use super::*;
 use crate::fixture::World;

@@ -1,4 +1,4 @@
-//! A control plane of a kind that we know.
+//! The control plane of a Cluster.
 
 use super::conditions_path;
 use super::etcd::list;
@@ -14,8 +14,8 @@ use kube::api::DynamicObject;
 use serde_json::Value;
 use std::sync::Arc;
 
-/// What a KubeadmControlPlane carries between the deletion of a Machine that it replaces and the creation of the next one.
-/// While it is there it replaces no other.
+/// The annotation that a KubeadmControlPlane carries from the deletion of a Machine that it replaces until it creates
+/// the next one. Meanwhile, it replaces no other Machine.
 ///
 /// Source: `RemediationInProgressAnnotation` in Cluster API 1.14.0, controlplane/kubeadm.
 pub const REMEDIATION_IN_PROGRESS: &str = "controlplane.cluster.x-k8s.io/remediation-in-progress";
@@ -25,23 +25,25 @@ pub const REMEDIATION_IN_PROGRESS: &str = "controlplane.cluster.x-k8s.io/remedia
 pub enum ControlPlane {
     /// The Cluster names none.
     Unset,
-    /// It names one that is not there.
+    /// It names one that does not exist.
     Missing(Reference),
-    /// It names one of a kind that is not served, or that we do not know how to tell about etcd.
+    /// It names one of a kind that is not served, that we may not read, or that we do not know how to give an external
+    /// etcd.
     Unknown {
         /// What is wrong.
         message: String,
         /// The kind exists, and its CRD does not say how to give it an external etcd.
         unsupported: bool,
-        /// What can be told of it all the same, if it is there.
+        /// What is known of it nevertheless, if it exists.
         held: Option<Held>,
     },
-    /// It is there.
+    /// It exists.
     Found(Box<ControlPlaneView>),
 }
 
-/// Annotation on a control plane that is being deleted: etcd is gone. Its only use is that the control plane's controller
-/// looks again at once: having failed to reach its API server, it may be in a back-off of many minutes.
+/// Annotation on a control plane that is being deleted: etcd is gone. Its only use is that the control plane's
+/// controller reconciles at once. That controller may be in a back-off of many minutes, because it has failed to reach
+/// its API server.
 pub const ETCD_GONE_ANNOTATION: &str = "etcdcluster.cluster.x-k8s.io/etcd-gone";
 
 /// Who pauses a control plane.
@@ -55,7 +57,7 @@ pub enum Pause {
     Users,
 }
 
-/// What has to be known of a control plane to lift our pause: nothing that depends on its kind.
+/// What we need of a control plane to lift our pause. None of this depends on its kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Held {
     /// Group, kind and name.
@@ -86,7 +88,7 @@ impl Held {
 /// What we need of a control plane.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ControlPlaneView {
-    /// How to tell it about etcd.
+    /// How to give it an external etcd.
     pub adapter: Arc<Adapter>,
     /// Group, kind and name.
     pub reference: Reference,
@@ -96,17 +98,17 @@ pub struct ControlPlaneView {
     pub resource_version: String,
     /// It is being deleted.
     pub deleting: bool,
-    /// It has had an API server: both contracts say so.
+    /// It has had an API server: both contracts report this.
     pub initialized: bool,
     /// Endpoints of the external etcd. None: it is not made for external etcd.
     pub endpoints: Option<Vec<String>>,
-    /// What its annotation says of the endpoints that we have written into it last.
+    /// The endpoints that we wrote into it last, according to its annotation.
     pub written: Option<WrittenEndpoints>,
-    /// That annotation is there and is not a record: a person says that it was given nothing.
+    /// That annotation exists and is not a record: in this way, a person says that we gave it nothing.
     pub given_nothing: bool,
     /// Who pauses it.
     pub pause: Pause,
-    /// How far its machines are with the present spec.
+    /// How far the rollout of its present spec is.
     pub rollout: Rollout,
     /// `apiVersion` that it is read and written in.
     pub api_version: String,
@@ -118,16 +120,16 @@ pub struct ControlPlaneView {
     pub told_that_etcd_is_gone: bool,
     /// It notes that it is replacing a Machine.
     pub remediating: bool,
-    /// What kubeadm asks of it. None: its machines are not made by kubeadm, or etcd is not external.
+    /// What kubeadm requires of it. None: its machines are not made by kubeadm, or etcd is not external.
     pub kubeadm: Option<Kubeadm>,
 }
 
 impl ControlPlaneView {
-    /// Reads a control plane that is spoken to in `api_version`.
+    /// Reads a control plane that is read and written in `api_version`.
     pub fn read(object: &DynamicObject, reference: &Reference, api_version: &str, adapter: Arc<Adapter>) -> Self {
         let data = &object.data;
         let flag = |pointer: &str| data.pointer(pointer).and_then(Value::as_bool).unwrap_or(false);
-        // The versions of other kinds are numbered as their providers like.
+        // The providers of other kinds number their versions as they like.
         let conditions_path = if adapter.kubeadm { conditions_path(api_version) } else { "/status/conditions" };
         let kubeadm = adapter.external(data).filter(|_| adapter.kubeadm);
         let written = WrittenEndpoints::read(object);
@@ -152,7 +154,7 @@ impl ControlPlaneView {
         }
     }
 
-    /// Its part that is the same of every kind.
+    /// The part that does not depend on its kind.
     pub fn held(&self) -> Held {
         Held {
             reference: self.reference.clone(),
@@ -169,15 +171,16 @@ impl ControlPlaneView {
         serde_json::from_value(condition.clone()).ok()
     }
 
-    /// The endpoints without the placeholder: sorted, each once. An entry of a user's may be a list itself: the API server
-    /// that gets it takes it apart as well.
+    /// The endpoints without the placeholder: sorted, each once. An entry that a user wrote may be a list in itself.
+    /// API servers split it too.
     pub fn real_endpoints(&self) -> Vec<String> {
         let mut endpoints = list(&self.endpoints.as_deref().unwrap_or_default().join(","));
         endpoints.retain(|endpoint| endpoint != names::PLACEHOLDER_ENDPOINT);
         endpoints
     }
 
-    /// The endpoints as they stand: sorted, each once. People write them in another order, which means the same.
+    /// The endpoints with the placeholder: sorted, each once. People may write them in another order, which makes no
+    /// difference.
     pub fn sorted_endpoints(&self) -> Vec<String> {
         let mut endpoints = self.endpoints.clone().unwrap_or_default();
         endpoints.sort();
@@ -191,9 +194,9 @@ impl ControlPlaneView {
         urls.into_iter().any(|url| !url.is_empty() && url != names::PLACEHOLDER_ENDPOINT)
     }
 
-    /// Whether the Secrets matter: not before the endpoints are written, when none may be there. One that runs has had
-    /// endpoints, whatever stands there now. Where there is no place for endpoints, they tell whether another control plane
-    /// has used etcd.
+    /// Whether the decision depends on the Secrets. It does not before the endpoints are written, when the Secrets need
+    /// not exist. A control plane that is initialized has had endpoints, whatever its field contains now. If the
+    /// control plane has no place for endpoints, the Secrets show whether another control plane has used etcd.
     pub fn needs_secrets(&self) -> bool {
         self.initialized || self.has_endpoints() || self.endpoints.is_none()
     }

@@ -11,36 +11,36 @@ use serde_json::Value;
 /// The etcd that a Cluster names.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Etcd {
-    /// None, or no longer one.
+    /// The Cluster names none, or no longer one.
     NotNamed,
     /// It cannot be looked up.
     Invalid {
         /// What is wrong.
         message: String,
-        /// Whether something else than the Cluster may cure it: then it is worth looking again.
+        /// Whether a change outside the Cluster object may correct this, so that a later look-up makes sense.
         retryable: bool,
     },
-    /// No such object.
+    /// The object does not exist.
     Missing(Reference),
-    /// It is there.
+    /// The object exists.
     Found(Box<EtcdView>),
 }
 
-/// Whose an etcd object is.
+/// Which Cluster an etcd object belongs to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Claim {
     /// It carries our label and owner reference.
     Ours,
-    /// Nobody's yet, or our marks are incomplete.
+    /// It belongs to no Cluster yet, or our label and owner reference are incomplete.
     Free,
-    /// That of an earlier Cluster of our name: or of a later one, if what we know of Clusters is old.
+    /// It belongs to an earlier Cluster of the same name, or to a later one if our watch of Clusters is behind.
     OfNamesake,
-    /// That of the Cluster of this name.
+    /// It belongs to the Cluster of this name.
     Theirs(String),
 }
 
 impl Claim {
-    /// The Cluster takes it, if it is alive.
+    /// Whether our Cluster claims it, provided that our Cluster still exists.
     pub fn is_open(&self) -> bool {
         matches!(self, Self::Free | Self::OfNamesake)
     }
@@ -69,18 +69,18 @@ pub struct EtcdView {
     pub in_use: Option<EndpointLists>,
     /// It carries the annotation that confirms its deletion.
     pub deletion_confirmed: bool,
-    /// The condition `Available` is True: it can be written to at its endpoints, ready or not.
+    /// The condition `Available` is True: it can be written to at its endpoints, whether it is ready or not.
     pub available: bool,
     /// Reason and message of the condition `Deleting` if that is True, else of `Ready` if that is not.
     pub condition: Option<(String, String)>,
     /// Owner references, to be kept when one is added.
     pub owners: Vec<OwnerReference>,
-    /// Whose it is.
+    /// Which Cluster it belongs to.
     pub claim: Claim,
 }
 
 impl EtcdView {
-    /// Reads an etcd object. `exists` says whether there is a Cluster of that name beside it.
+    /// Reads an etcd object. `exists` says whether its namespace has a Cluster of that name.
     pub fn read(
         object: &DynamicObject,
         reference: &Reference,
@@ -107,7 +107,7 @@ impl EtcdView {
         }
     }
 
-    /// How it is, and why, in the words of its provider.
+    /// Its state for people, with the reason and message of its provider.
     pub fn describe(&self, how: &str) -> String {
         let reference = &self.reference;
         match &self.condition {
@@ -117,8 +117,8 @@ impl EtcdView {
         }
     }
 
-    /// Whether it may be claimed as it is now: it is the one that was observed, and still nobody's, or that of the same
-    /// namesake.
+    /// Whether the live object may be claimed. It must be the one that was observed, with the same owners: it belongs
+    /// to no Cluster, or still to the same namesake.
     pub fn is_still_open(&self, live: &Self) -> bool {
         let owned_as_observed = live.claim == self.claim && live.owners == self.owners;
         live.uid == self.uid && owned_as_observed && live.claim.is_open() && !live.deleting
@@ -130,7 +130,7 @@ impl EtcdView {
         endpoints.iter().any(|endpoint| self.endpoints.contains(endpoint) || recorded.contains(endpoint.as_str()))
     }
 
-    /// It may be used: there is something to connect to, and it is there to stay.
+    /// It may be handed over: it is Ready, it has endpoints to connect to, and it is not being deleted.
     pub fn usable(&self) -> bool {
         self.ready && !self.deleting && !self.endpoints.is_empty()
     }
@@ -157,8 +157,8 @@ fn condition(status: &Value) -> Option<(String, String)> {
     Some((text("reason"), text("message")))
 }
 
-/// Another Cluster as owner is proof, and so is this one. A label alone may be left over from a Cluster that is gone, or be
-/// copied from one that is there.
+/// An owner reference to a Cluster, be it another one or this one, is proof. A label alone may be left over from a
+/// Cluster that is gone, or be copied from another Cluster that exists.
 fn claim(object: &DynamicObject, cluster: &ClusterView, exists: impl Fn(&str) -> bool) -> Claim {
     let owners: Vec<&OwnerReference> = object.owner_references().iter().filter(|owner| is_cluster(owner)).collect();
     if let Some(other) = owners.iter().find(|owner| owner.name != cluster.name && owner.uid != cluster.uid) {

@@ -1,4 +1,4 @@
-//! Machines that wait for etcd's controller before they go.
+//! Machines whose deletion waits for etcd's controller.
 
 use api::names;
 use kube::ResourceExt;
@@ -12,7 +12,7 @@ pub struct HookedMachine {
     pub uid: String,
 }
 
-/// Those of these Machines that carry the hook.
+/// Those of the Machines that carry the pre-terminate hook.
 pub fn hooked(machines: &[impl ResourceExt]) -> Vec<HookedMachine> {
     let carries = |machine: &&_| ResourceExt::annotations(*machine).contains_key(names::PRE_TERMINATE_HOOK_ANNOTATION);
     let read = |machine: &_| HookedMachine {

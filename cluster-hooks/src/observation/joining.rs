@@ -1,4 +1,5 @@
-//! What machines are started with that join a control plane later: kubeadm keeps its configuration in the Kubernetes cluster.
+//! The endpoints that further machines of a control plane would join with. kubeadm keeps its configuration in the
+//! Kubernetes cluster.
 
 use api::endpoints::{EndpointList, parse_list};
 use api::names;
@@ -8,12 +9,12 @@ use serde_json::Value;
 /// The ConfigMap of kubeadm, in namespace `kube-system` of the Kubernetes cluster.
 pub const KUBEADM_CONFIG: &str = "kubeadm-config";
 
-/// Endpoints that machines are started with that join later, as the Kubernetes cluster has it now.
+/// The endpoints that further machines would join with, as the Kubernetes cluster has them now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Joining {
-    /// It cannot be told, and why: everything stays in use.
+    /// They are not known, for this reason: everything stays in use.
     Unknown(String),
-    /// These. None, if kubeadm keeps nothing there.
+    /// This list. It is empty if kubeadm keeps no configuration there.
     With(EndpointList),
 }
 

@@ -1,15 +1,15 @@
-//! How far a control plane is with its present spec, as Cluster API's contracts for control planes tell it.
+//! How far the rollout of a control plane's present spec is, as Cluster API's contracts for control planes report it.
 
 use kube::api::DynamicObject;
 
-/// Counts of machines, and what they refer to.
+/// Counts of machines, and whether they refer to the present spec.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rollout {
     /// Its controller has observed the present spec.
     observed: bool,
     /// Machines that exist.
     replicas: Option<i64>,
-    /// Machines of these that have the present spec.
+    /// How many of these match the present spec.
     up_to_date: Option<i64>,
 }
 
@@ -25,9 +25,9 @@ impl Rollout {
         }
     }
 
-    /// Every machine that exists has been made from the present spec, and there is one. A control plane that does not say
-    /// so is not done: v1beta1 leaves counts out when they are 0, one that has only begun to report counts 0 of 0, and a
-    /// provider may not count at all.
+    /// Whether there is a machine, and every machine was made from the present spec. A control plane that does not
+    /// report this is not complete: v1beta1 leaves out counts of 0, a control plane that has only begun to report
+    /// counts 0 of 0, and a provider may not report counts at all.
     pub fn complete(self) -> bool {
         self.observed && self.has_machines() && self.replicas == self.up_to_date
     }
@@ -42,7 +42,7 @@ impl Rollout {
         self.replicas.is_some_and(|replicas| replicas > 0)
     }
 
-    /// How far it is, for people.
+    /// The progress of the rollout, for people.
     pub fn progress(self) -> String {
         match (self.observed, self.up_to_date, self.replicas) {
             (false, ..) => "it has not reported on them yet".to_owned(),
@@ -78,7 +78,7 @@ mod tests {
             (json!({"observedGeneration": 4, "replicas": 1, "updatedReplicas": 0}), false),
             (json!({"observedGeneration": 4, "replicas": 1}), false),
             (json!({"observedGeneration": 3, "replicas": 3, "updatedReplicas": 3}), false),
-            // Nothing is known.
+            // Nothing is reported.
             (json!({"observedGeneration": 4}), false),
             (json!({}), false),
             (json!({"observedGeneration": 4, "replicas": "3", "upToDateReplicas": "3"}), false),

@@ -34,10 +34,11 @@ impl KeyPair {
     }
 }
 
-/// The client Secret where the control plane looks for it.
+/// The client Secret that the control plane reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Published {
-    /// It carries [`PUBLISHED_BY_HOOK_ANNOTATION`]. Otherwise it is the provider's or the user's, and not changed.
+    /// It carries [`PUBLISHED_BY_HOOK_ANNOTATION`]. Otherwise it is the provider's or the user's, and the hook does not
+    /// change it.
     pub ours: bool,
     /// UID.
     pub uid: String,
@@ -45,7 +46,7 @@ pub struct Published {
     pub resource_version: String,
     /// UIDs of its owners.
     pub owners: Vec<String>,
-    /// What it holds.
+    /// Its certificate and key, if both are present.
     pub pair: Option<KeyPair>,
 }
 
@@ -71,14 +72,14 @@ fn has(secret: &DynamicObject, key: &str) -> bool {
     secret_bytes(secret, key).is_some_and(|bytes| !bytes.is_empty())
 }
 
-/// What was found of the Secrets.
+/// What we need of the Secrets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Secrets {
-    /// `{cluster}-etcd` is there and has a `tls.crt`.
+    /// `{cluster}-etcd` exists and has a `tls.crt`.
     pub ca: bool,
     /// `{cluster}-etcd` has a `tls.key`, which it should not have.
     pub ca_key: bool,
-    /// What the provider keeps ready. `Err`: it is there and cannot be used.
+    /// The certificate that the provider has staged. `Err`: the Secret exists and cannot be used.
     pub staged: Option<Result<KeyPair, String>>,
     /// `{cluster}-apiserver-etcd-client`.
     pub published: Option<Published>,

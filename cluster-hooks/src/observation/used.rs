@@ -10,18 +10,18 @@ use serde_json::Value;
 /// Endpoints that the machines of a control plane were started with, as the API server has it now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Used {
-    /// It cannot be told: everything stays in use.
+    /// They are not known: everything stays in use.
     Unknown,
-    /// There is no machine. Counts that say otherwise are old, and so is what follows from them.
+    /// There is no machine. If counts say otherwise, they are outdated, and so is everything derived from them.
     NoMachine,
-    /// Those of the present spec: the control plane counts every machine as up to date, and there is no other record.
+    /// Those of the present spec. The control plane counts every machine as up to date, and there is no other source.
     OfSpec,
     /// These lists, by the configurations of its machines.
     These(EndpointLists),
 }
 
-/// Reads the KubeadmConfigs that the machines of a KubeadmControlPlane were made from. Every one of them names the
-/// endpoints, those of joining machines too. A machine whose configuration is missing may use anything.
+/// Reads the KubeadmConfigs that the machines of a KubeadmControlPlane were made from. Each of them names the
+/// endpoints, also for a machine that joins. A machine whose KubeadmConfig is missing may use any endpoints.
 pub fn configured(machines: &[DynamicObject], configs: &[DynamicObject]) -> Used {
     if machines.is_empty() {
         return Used::NoMachine;

@@ -1,4 +1,4 @@
-//! What is recorded of our own writes of endpoints, to know those that others overwrite.
+//! The record of our own writes of endpoints. It shows which of them others overwrite.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, Time};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
@@ -8,13 +8,14 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fmt;
 
-/// Annotation on a control plane: [`WrittenEndpoints`]. It is written with the endpoints, in one patch, so that
-/// every reader of the one has the other: another manager, and the one of another management cluster.
+/// Annotation on a control plane: [`WrittenEndpoints`]. One patch writes it together with the endpoints, so that
+/// whatever reads the endpoints has the record too: another manager, or the manager of another management cluster.
 pub const WRITTEN_ENDPOINTS_ANNOTATION: &str = "etcdcluster.cluster.x-k8s.io/written-endpoints";
 
-/// Between two corrections of what others overwrite: the shortest time, and the longest. Each time is twice the one before.
+/// The shortest and the longest time between two corrections of what others overwrite. Each time is twice the one
+/// before.
 const BETWEEN: (SignedDuration, SignedDuration) = (SignedDuration::from_secs(10), SignedDuration::from_mins(5));
-/// Corrections are forgotten after so long without one.
+/// After this time without a correction, earlier corrections no longer count.
 const QUIET: SignedDuration = SignedDuration::from_hours(1);
 
 /// A write of endpoints into a control plane.
@@ -24,7 +25,7 @@ pub struct WrittenEndpoints {
     pub endpoints: Vec<String>,
     /// When.
     at: Timestamp,
-    /// How often the same had to be written again of late, because somebody else had overwritten it.
+    /// How often the same endpoints recently had to be written again, because somebody else had overwritten them.
     corrections: u32,
 }
 
@@ -43,25 +44,26 @@ impl WrittenEndpoints {
         })
     }
 
-    /// The later of two records: an annotation may have come back from a manifest of long ago, and this process may have
-    /// written before another did.
+    /// The later of two records. The annotation may have come back with an old manifest, and this process may have
+    /// written before another process did.
     pub fn later(annotation: Option<Self>, remembered: Option<Self>) -> Option<Self> {
         remembered.into_iter().chain(annotation).max_by_key(|written| written.at)
     }
 
-    /// What is recorded when `endpoints` are written, beside what was recorded `before`.
+    /// The record of a write of `endpoints`, given the record `before` it.
     pub fn after(before: Option<&Self>, endpoints: &[String], now: &Time) -> Self {
         let recent = before.filter(|before| now.0.duration_since(before.at) < QUIET);
         let corrections = recent.map_or(0, |before| before.corrections + u32::from(before.endpoints == endpoints));
         Self { endpoints: endpoints.to_vec(), at: now.0, corrections }
     }
 
-    /// Whether the same may be written again. A clock that was set back would make that wait for as long as it was ahead.
+    /// Whether the same endpoints may be written again. If the clock was set back, they may: otherwise the wait would
+    /// last until the clock has caught up.
     pub fn is_due(&self, now: Timestamp) -> bool {
         now < self.at || now >= self.due()
     }
 
-    /// When the same may be written again. The first correction is due at once.
+    /// When the same endpoints may be written again. The first correction is due at once.
     pub fn due(&self) -> Timestamp {
         let Some(doublings) = self.corrections.checked_sub(1) else { return self.at };
         let delay = BETWEEN.0.checked_mul(2_i32.saturating_pow(doublings)).unwrap_or(BETWEEN.1).min(BETWEEN.1);
@@ -77,7 +79,7 @@ impl fmt::Display for WrittenEndpoints {
     }
 }
 
-/// Who has written a field last, apart from us. The path begins at the object's top.
+/// Who wrote a field last, other than us. The path begins at the top of the object.
 pub fn field_manager(entries: &[ManagedFieldsEntry], path: &[String], us: &str) -> Option<String> {
     let has = |entry: &ManagedFieldsEntry| {
         let fields = entry.fields_v1.as_ref().map(|fields| &fields.0);

@@ -14,14 +14,15 @@ use kube::api::{DynamicObject, ListParams, PartialObjectMeta};
 use kube::discovery::ApiResource;
 use std::collections::BTreeMap;
 
-/// What Cluster API waits for before it deletes the control plane, etcd's own Machines apart. Up to four requests (one as
-/// long as a Machine is left), and only while the Cluster is being deleted.
+/// What Cluster API waits for before it deletes the control plane, except etcd's own Machines. Up to four requests (one
+/// as long as a Machine is left), and only while the Cluster is being deleted.
 pub(super) async fn workers(context: &Context, cluster: &ClusterState) -> Result<Vec<String>> {
     let providers = providers(context).await?;
     for kind in ["Machine", "MachineDeployment", "MachineSet", "MachinePool"] {
         let found = match of_cluster(context, cluster, kind).await {
             Ok(found) => found,
-            // They are an option. Of the others nothing is known then, which is not that there are none.
+            // MachinePools are optional. If another kind cannot be listed, that does not mean that there are none of
+            // it.
             Err(error) if kind == "MachinePool" && is_not_served(&error) => continue,
             Err(error) => return Err(error),
         };
@@ -39,9 +40,9 @@ pub(super) async fn workers(context: &Context, cluster: &ClusterState) -> Result
     Ok(Vec::new())
 }
 
-/// Members' Machines that etcd has left behind: they carry its pre-terminate hook, and the etcd object that they belong
-/// to is gone. Those of one that is there are that one's, also if another Cluster uses it. One request, and
-/// one for each Machine with such an owner.
+/// Machines of members that etcd has left behind: they carry its pre-terminate hook, and the etcd object that they
+/// belonged to is gone. If that object exists, its Machines are its own, even if another Cluster uses it. One request,
+/// and one more for each Machine with such an owner.
 pub(super) async fn left_machines(context: &Context, cluster: &ClusterState) -> Result<Vec<HookedMachine>> {
     let mut left = Vec::new();
     for machine in of_cluster(context, cluster, "Machine").await? {
@@ -69,17 +70,19 @@ async fn is_there(context: &Context, namespace: &str, etcd: &OwnerReference) -> 
     Ok(live.is_some_and(|live| live.metadata.uid.as_deref() == Some(&*etcd.uid)))
 }
 
-/// Neither the kind nor a version of it that we could use.
+/// Whether the API server serves no version of the kind that we could use.
 fn is_not_served(error: &Error) -> bool {
     error.is_not_found() || matches!(error, Error::Kind(error) if error.is_user_error())
 }
 
-/// A MachinePool that its controller has not made the Cluster's in this time belongs to nobody.
+/// If the controller of MachinePools has not made the Cluster the owner of a MachinePool within this time, no
+/// controller looks after that MachinePool.
 const ADOPTION: SignedDuration = SignedDuration::from_mins(5);
 
-/// Cluster API looks after a MachinePool unless its feature gate is off. Once it has deleted all that the Cluster owns,
-/// it has deleted that one too; one that it has not deleted it does not wait for, and nobody deletes it. With the gate
-/// on it waits for those of the Cluster that it does not own as well: a pool gets its owner from its own controller.
+/// Whether Cluster API looks after a MachinePool, and so waits for it. It does not if its feature gate is off. Once it
+/// has deleted everything that the Cluster owns, a MachinePool with this owner is being deleted too. If that is not so,
+/// Cluster API does not wait for this MachinePool, and nobody deletes it. With the gate on, Cluster API also waits for
+/// MachinePools of the Cluster that the Cluster does not own: a MachinePool gets its owner from its own controller.
 ///
 /// Source: Cluster API 1.14.0, reconcileDelete and getDescendants of core/reconcilers/cluster.
 fn is_looked_after(machine_pool: &ObjectMeta, cluster: &ClusterState, now: Timestamp) -> bool {
@@ -89,7 +92,7 @@ fn is_looked_after(machine_pool: &ObjectMeta, cluster: &ClusterState, now: Times
     !cluster.children_deleted || machine_pool.deletion_timestamp.is_some() || (young && !owned)
 }
 
-/// Every object of a kind of Cluster API's that the Cluster has. One request.
+/// Every object of the Cluster that is of this kind of Cluster API. One request.
 async fn of_cluster(
     context: &Context,
     cluster: &ClusterState,
@@ -108,8 +111,8 @@ async fn of_cluster(
 /// Group and kind of this project's etcd.
 const ETCD_CLUSTER: (&str, &str) = (names::ETCD_CLUSTER_GROUP, "EtcdCluster");
 
-/// Neither a control plane's nor etcd's: that of any etcd. A Cluster that has named another one before still has its Machines,
-/// and they go with that one, after the workers.
+/// Whether a Machine belongs neither to a control plane nor to any etcd. If the Cluster named another etcd before, the
+/// Machines of that etcd may still exist. They are deleted together with it, after the workers.
 fn is_worker(labels: &BTreeMap<String, String>, owners: &[OwnerReference], providers: &[(String, String)]) -> bool {
     let provider = |owner: &OwnerReference| {
         let group = api_group(&owner.api_version);
@@ -144,7 +147,7 @@ mod tests {
             ("WaitingForWorkersDeletion", "cluster-2", true, age, true),
             ("WaitingForWorkersDeletion", "cluster-2", false, age, false),
             ("WaitingForWorkersDeletion", "cluster-2", false, 0, false),
-            // Its controller may be about to adopt it, or somebody has taken its owner in a restore.
+            // Its controller may be about to adopt it, or a restore has removed its owner.
             ("WaitingForWorkersDeletion", "", false, 0, true),
             ("WaitingForWorkersDeletion", "", false, age - 1, true),
             ("WaitingForWorkersDeletion", "", false, age, false),

@@ -1,4 +1,4 @@
-//! The one thing that is asked of the Kubernetes cluster itself: what kubeadm keeps there for machines that join.
+//! The only read from the Kubernetes cluster itself: the configuration that kubeadm keeps there for machines that join.
 
 use crate::observation::{Joining, KUBEADM_CONFIG, joining};
 use api::endpoints::EndpointList;
@@ -8,17 +8,18 @@ use kube::{Api, Client, Config};
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// For everything together: the reconcile waits for it.
+/// The timeout of everything together, because the reconcile waits for it.
 const ANSWER: Duration = Duration::from_secs(5);
-/// Whatever it is that fails while it is away: behind a load balancer every look may fail in another way, each would be
-/// told, and what is told is an event that has it looked at again.
+/// The one message for every failure while the API server is away. Behind a load balancer, each request may fail in a
+/// different way. If each failure had its own message, each would change the condition, and the change would trigger
+/// the next reconcile and the next request.
 const AWAY: &str = "its API server does not answer, or cannot serve";
 
 /// Asks with the kubeconfig that the control plane has published. One request.
 pub(super) async fn read(kubeconfig: &str) -> Joining {
     match timeout(ANSWER, ask(kubeconfig)).await {
         Ok(Ok(Some(map))) => joining(&map),
-        // Nobody joins without it.
+        // No machine can join without this ConfigMap.
         Ok(Ok(None)) => Joining::With(EndpointList::new()),
         Ok(Err(why)) => Joining::Unknown(why),
         Err(_) => Joining::Unknown(AWAY.to_owned()),
@@ -30,8 +31,9 @@ async fn ask(kubeconfig: &str) -> Result<Option<ConfigMap>, String> {
     maps.get_opt(KUBEADM_CONFIG).await.map_err(|error| answer(&error))
 }
 
-/// What came of the request, for people. Nothing of a body: whoever may write the Secret would read in a condition what
-/// this process is told by whatever address the kubeconfig names.
+/// Describes a failed request, for people. It contains nothing of the body of a response. Otherwise, a person who may
+/// write the Secret could enter any address in the kubeconfig, and read in the condition what it answers to this
+/// process.
 fn answer(error: &kube::Error) -> String {
     match error {
         kube::Error::Api(status) if status.code < 500 && status.code != TOO_MANY => {
@@ -60,13 +62,14 @@ async fn client(kubeconfig: &str) -> Result<Client, String> {
     Client::try_from(config).map_err(|_| invalid(INCOMPLETE))
 }
 
-/// Nothing of what the parser says: it shows the lines around a fault, and with them what is secret.
+/// This leaves out the parser's message, which shows the lines around an error, and with them secret values.
 const NOT_READABLE: &str = "it cannot be read, as YAML or as a kubeconfig";
 const INCOMPLETE: &str = "the context that it names, or a certificate or key of that, is missing or cannot be read";
 const NOT_PLAIN: &str = "it may name only an https server with verified TLS, and have only a token, or certificates, in itself: no files, programs or proxy";
 
-/// Whether all that it takes is in the kubeconfig itself, for a server that proves who it is. Whoever may write the Secret
-/// must not have this process run a program, show a file of its own, or ask whatever answers over plain HTTP.
+/// Whether the kubeconfig itself contains all that is needed, for a server whose certificate is verified. A person who
+/// may write the Secret must not be able to make this process run a program, disclose one of its files, or send
+/// requests over plain HTTP.
 fn is_plain(kubeconfig: &Kubeconfig) -> bool {
     let mut users = kubeconfig.auth_infos.iter().filter_map(|named| named.auth_info.as_ref());
     let mut clusters = kubeconfig.clusters.iter().filter_map(|named| named.cluster.as_ref());
@@ -146,7 +149,7 @@ mod tests {
         assert!(unknown("nonsense").await.starts_with("the kubeconfig cannot be used"));
         let runs = kubeconfig(CLUSTER, "exec: {command: sh, interactiveMode: Never}");
         assert!(unknown(&runs).await.contains("programs"));
-        // Nothing listens there.
+        // Nothing listens at this address.
         let nobody = kubeconfig("server: https://127.0.0.1:1", "token: secret");
         assert_eq!(unknown(&nobody).await, AWAY);
     }

@@ -1,5 +1,5 @@
-//! A Cluster that is being deleted. Cluster API deletes the control plane only once no other Machine is left, and to it
-//! etcd's Machines are other Machines: they have to go after the workers, and before the control plane.
+//! The deletion of a Cluster. Cluster API deletes the control plane only once no other Machine is left, and counts
+//! etcd's Machines among the others. So they have to go after the workers and before the control plane.
 
 use super::{Plan, Step, WORKERS, claimed_by_another, lift, look_again, wait};
 use crate::observation::{Etcd, Need, Observation, Pause};
@@ -8,7 +8,7 @@ use api::names;
 use controller_support::external::Reference;
 
 pub(super) fn plan(observation: &Observation) -> Plan {
-    // Etcd of another Cluster is not touched, and without etcd there is little to do: the rest is Cluster API's.
+    // The etcd of another Cluster is left alone. Without etcd there is little to do: Cluster API does the rest.
     let ours = claimed_by_another(observation).is_none()
         && !matches!(observation.etcd, Etcd::Invalid { retryable: false, .. });
     if let Some(wait) = extensions_first(observation).filter(|_| ours) {
@@ -24,7 +24,7 @@ pub(super) fn plan(observation: &Observation) -> Plan {
         Etcd::Missing(etcd) => release(observation).unwrap_or_else(|| without_etcd(observation, etcd)),
         Etcd::Invalid { message, .. } => release(observation)
             .unwrap_or_else(|| wait(reasons::ETCD_KIND_INVALID, message.clone()).again(look_again(observation))),
-        // One that was deleted before it was its turn waits for our word as well.
+        // If somebody deleted the etcd object too early, its deletion waits for our confirmation too.
         Etcd::Found(etcd) if etcd.deleting && etcd.deletion_confirmed => {
             wait(reasons::WAITING_FOR_ETCD_DELETION, etcd.describe("is being deleted"))
         }
@@ -54,9 +54,10 @@ fn workers_first(observation: &Observation) -> Option<Plan> {
     (!workers.is_empty()).then(|| wait(reasons::WAITING_FOR_WORKERS_DELETION, message).again(WORKERS))
 }
 
-/// Members' Machines that etcd has left behind: after a restore without owners, or when the etcd object was taken away
-/// without its finalizer's work. Cluster API or the garbage collector deletes them, they wait for etcd's controller,
-/// which has no etcd object that they belong to, and the Cluster waits for them, whatever etcd it names, or none.
+/// Releases Machines of members that etcd has left behind: after a restore without owner references, or after somebody
+/// removed the finalizer from the etcd object. Cluster API or the garbage collector deletes these Machines, but their
+/// pre-terminate hook waits for etcd's controller, which no longer has their etcd object. The Cluster waits for them,
+/// no matter which etcd it names, or whether it names one.
 pub(super) fn release(observation: &Observation) -> Option<Plan> {
     let Some(hooked) = &observation.reads.hooked else { return Some(Plan::Do(Step::Read(Need::Hooked))) };
     if hooked.is_empty() {
@@ -66,7 +67,7 @@ pub(super) fn release(observation: &Observation) -> Option<Plan> {
     Some(wait.unwrap_or_else(|| Plan::Do(Step::ReleaseMachines(hooked.clone()))))
 }
 
-/// The rest is Cluster API's, unless a user has to allow it.
+/// Once etcd is gone, Cluster API does the rest, unless a user's pause prevents it.
 fn without_etcd(observation: &Observation, etcd: &Reference) -> Plan {
     let gone = format!("{etcd} is gone");
     match observation.held() {

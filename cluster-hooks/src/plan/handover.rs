@@ -1,7 +1,7 @@
-//! From a Cluster that names an etcd to a control plane that uses it, and what changes afterwards.
+//! The handover, from a Cluster that names an etcd to a control plane that uses it, and what changes afterwards.
 //!
-//! The order is what makes it safe: endpoints, then the client Secret (the gate), then the pause is lifted. Each step is only
-//! planned once the effect of the one before has been observed.
+//! The order makes the handover safe: first the endpoints, then the client Secret (the gate), then the end of the
+//! pause. A step is planned only once the effect of the step before it has been observed.
 
 use super::wanted::{given, overwritten, wanted, wants_endpoints};
 use super::{
@@ -50,11 +50,12 @@ pub(super) fn plan(observation: &Observation) -> Plan {
     in_use::plan(observation).unwrap_or_else(|| of_etcd(observation))
 }
 
-/// A control plane that runs on one etcd is not handed another by a change of the Cluster alone: its API servers would go on
-/// with what that one holds. It is another one if nothing says that the control plane has ever used it: no endpoint, neither its
-/// own nor a recorded one, and no owner of the client certificate that was handed over. One that somebody else has made says
-/// nothing: it may be that of an etcd that its user manages. Where the placeholder was written over its endpoints, those count
-/// that we have written last. To use the other one all the same, delete that Secret.
+/// Refuses to hand another etcd to a control plane that runs on one already, just because the Cluster was changed: its
+/// API servers would go on with the data of the other etcd. An etcd counts as another one if nothing says that the
+/// control plane has ever used it: none of the control plane's endpoints is published by it or recorded on it, and it
+/// does not own the client Secret that we handed over. A client Secret that somebody else made says nothing, because it
+/// may belong to an etcd that the user manages. If the placeholder was written over the endpoints, those that we wrote
+/// last count. To use the other etcd nevertheless, the user deletes the client Secret.
 fn another_store(observation: &Observation) -> Option<Plan> {
     let (etcd, control_plane) = (observation.found_etcd()?, observation.found_control_plane()?);
     let published = observation.secrets.published.as_ref()?;
@@ -63,13 +64,14 @@ fn another_store(observation: &Observation) -> Option<Plan> {
         used = observation.written.as_ref().map(|written| written.endpoints.clone()).unwrap_or_default();
     }
     let was_handed_over = published.ours && published.owners.contains(&etcd.uid);
-    // Of a certificate that another provider publishes nothing tells but what is recorded on etcd.
+    // If another provider publishes the certificate and the endpoints are not known, only the record on the etcd object
+    // can say that this etcd has been used.
     let is_recorded = used.is_empty() && !published.ours && etcd.in_use.as_ref().is_some_and(|lists| !lists.is_empty());
     if !control_plane.initialized || was_handed_over || is_recorded || etcd.has_one_of(&used) {
         return None;
     }
-    // Which one it is shows when it has endpoints. Nothing is recorded on it before: the record would say that it has
-    // been used.
+    // Its endpoints show which etcd it is. Until it has some, nothing is recorded on it: the record would say that the
+    // control plane has used it.
     if etcd.endpoints.is_empty() {
         return Some(wait(reasons::WAITING_FOR_ETCD, why_not_usable(etcd)));
     }
@@ -125,10 +127,10 @@ fn with_etcd(observation: &Observation, etcd: &EtcdView) -> Plan {
     }
 }
 
-/// A control plane that nobody could hand etcd to. Nothing is written to it.
+/// Blocks if the control plane cannot be given an external etcd. Nothing is written into such a control plane.
 fn invalid_control_plane(observation: &Observation) -> Option<Plan> {
     match &observation.control_plane {
-        // Its CRD may be given the annotations.
+        // Somebody may add the annotations to its CRD.
         ControlPlane::Unknown { message, unsupported: true, .. } => {
             Some(block(reasons::CONTROL_PLANE_INVALID, message.clone()).again(look_again(observation)))
         }
@@ -142,7 +144,8 @@ fn invalid_control_plane(observation: &Observation) -> Option<Plan> {
                 names::PLACEHOLDER_ENDPOINT,
                 if kubeadm { ", caFile, certFile, keyFile" } else { "" }
             );
-            // Cluster API's reconcileDelete of KubeadmControlPlane: "deletion blocked because following objects still exist".
+            // Source: Cluster API's reconcileDelete of KubeadmControlPlane ("deletion blocked because following objects
+            // still exist").
             if let Some(etcd) = observation.found_etcd().filter(|etcd| kubeadm && is_unused(observation, etcd)) {
                 let reference = &etcd.reference;
                 message += &format!(
@@ -160,52 +163,56 @@ fn invalid_control_plane(observation: &Observation) -> Option<Plan> {
     }
 }
 
-/// Nothing says that a control plane has ever used this etcd: no list of endpoints, and no client certificate that was
-/// handed over.
+/// Whether nothing says that a control plane has used this etcd: there is neither a record of endpoints in use nor a
+/// client Secret.
 fn is_unused(observation: &Observation, etcd: &EtcdView) -> bool {
     etcd.in_use.is_none() && observation.secrets.published.is_none()
 }
 
-/// Keeps the pause as it should be in view of what has been handed over. None: it is so, or it is the user's.
+/// Sets or lifts our pause, depending on what has been handed over. None: the pause is as it should be, or it is the
+/// user's.
 fn barrier(observation: &Observation) -> Option<Step> {
     let control_plane = observation.found_control_plane()?;
     let (pause, deleting) = (control_plane.pause, control_plane.deleting);
     match (pause, observation.released()) {
         _ if deleting => None,
-        // Others have overwritten the endpoints, and it is not yet time to write them again: no machine is to be made of what
-        // they have written.
+        // Others have overwritten the endpoints, and it is too early to write them again. No machine may be made with
+        // what the others have written.
         (Pause::None, true) if backs_off(observation).is_some() => Some(pause_step(observation)),
         (Pause::None, false) if pauses(observation) => Some(pause_step(observation)),
-        // Before the release our pause stays; after it the last writes come first, unless etcd is not there to ask and
-        // the control plane has what it was given.
+        // Our pause stays until the release. After the release, the handover writes what is missing and then lifts the
+        // pause. If etcd is not usable, nothing can be written, and the pause is lifted here unless the endpoints are
+        // foreign.
         (Pause::Ours, true) if !in_hand(observation) && !is_foreign(observation) => Some(Step::Unpause),
         _ => None,
     }
 }
 
-/// A field that other providers use too is not a reason to pause for a kind that does not exist.
+/// Whether the etcd that the Cluster names is a reason to pause. It is not if its kind is invalid and the Cluster names
+/// it in the field that other providers use too.
 fn pauses(observation: &Observation) -> bool {
     observation.cluster.by_annotation || !matches!(observation.etcd, Etcd::Invalid { .. })
 }
 
-/// The condition first: see [`Step::Announce`].
+/// The next step of a pause. The condition comes first: see [`Step::Announce`].
 fn pause_step(observation: &Observation) -> Step {
     if observation.cluster.condition.is_some() {
         return Step::Pause;
     }
-    // What will be said once it is paused, so that it need not be written twice.
+    // What the condition will say after the pause, so that it is written only once.
     Step::Announce(match of_etcd(observation) {
         Plan::Wait(hold) | Plan::Block(hold) => hold,
         Plan::Steady | Plan::Do(_) => Hold::new(reasons::WAITING_FOR_ETCD, "etcd is being handed over"),
     })
 }
 
-/// Etcd is there to be handed over, and the handover itself lifts the pause at its end.
+/// Whether etcd can be handed over. The handover then lifts the pause at its end.
 fn in_hand(observation: &Observation) -> bool {
     observation.found_etcd().is_some_and(EtcdView::usable)
 }
 
-/// The control plane has endpoints that are neither those it was given nor etcd's: no machine is to be made of them.
+/// Whether the control plane has no endpoints, or endpoints that are neither those that it was given nor etcd's. No
+/// machine may be made with them.
 fn is_foreign(observation: &Observation) -> bool {
     let Some(control_plane) = observation.found_control_plane() else { return false };
     let found = control_plane.sorted_endpoints();
@@ -213,8 +220,8 @@ fn is_foreign(observation: &Observation) -> bool {
     !control_plane.has_endpoints() || given(observation, control_plane).is_some_and(|given| *given != found && !of_etcd)
 }
 
-/// Why the endpoints that others have overwritten are not written again yet. Overwrites are corrected the less often the more
-/// often they come: each turn may begin to replace machines.
+/// Why the endpoints that others have overwritten are not written again yet. The more overwrites there are, the later
+/// they are corrected, because each correction may make the control plane replace machines.
 fn backs_off(observation: &Observation) -> Option<Plan> {
     let (etcd, control_plane) = (observation.found_etcd()?, observation.found_control_plane()?);
     let endpoints = wants_endpoints(observation, etcd, control_plane)?;
@@ -262,8 +269,8 @@ fn write_endpoints(observation: &Observation, endpoints: &[String], control_plan
     }
 }
 
-/// The endpoints are in the control plane: now the client certificate, and then the pause. A control plane that runs already
-/// has a certificate, and is not held back for want of another.
+/// Publishes the client certificate and then lifts the pause: the endpoints are in the control plane by now. A control
+/// plane that runs already has a certificate, and is not held back until it has another one.
 fn publish(observation: &Observation, etcd: &EtcdView, control_plane: &ControlPlaneView) -> Plan {
     match hand_client_over(observation, etcd, control_plane) {
         Plan::Wait(_) | Plan::Block(_) if control_plane.pause == Pause::Ours && control_plane.initialized => {
@@ -290,7 +297,7 @@ fn hand_client_over(observation: &Observation, etcd: &EtcdView, control_plane: &
     match (&secrets.published, &secrets.staged) {
         (None, Some(Ok(pair))) => Plan::Do(Step::PublishClient(pair.clone())),
         (None, Some(Err(message))) => waiting(message.clone()),
-        // Whether it is of this etcd's CA is seen when there is one to compare it with.
+        // Without a staged certificate to compare it with, it is not known whether this one is of etcd's CA.
         (Some(found), Some(Err(message))) if !found.ours => waiting(message.clone()),
         (None, None) => waiting(format!("etcd's provider has made neither Secret {staged} nor Secret {published} yet")),
         (Some(found), Some(Ok(pair)))

@@ -1,5 +1,5 @@
-//! Which lists of endpoints may some API server be using? They are recorded on the etcd object, so that its provider knows
-//! which members it may not retire yet. The record is the memory: it survives us.
+//! Which lists of endpoints API servers may be using. The hook records them on the etcd object, so that the provider of
+//! etcd knows which members it may not retire yet. Nothing else has to be remembered: the record outlives this process.
 
 use super::wanted::wants_endpoints;
 use super::{Plan, Step};
@@ -7,12 +7,12 @@ use crate::observation::{Claim, ControlPlaneView, EtcdView, Joining, Need, Obser
 use api::endpoints::EndpointLists;
 use api::names;
 
-/// Lists that may be in use. One enters before the control plane is given it, and leaves only once it is known that every
-/// machine has been made with another.
+/// The lists that may be in use. A list enters before the control plane is given it. It leaves only once it is known
+/// that every machine was made with another list.
 ///
-/// `recorded` are on the etcd object, `control_plane` is in the control plane, `next` is about to be written into it.
-/// `used` are those of its machines, and of those that join it later; None: they are still being replaced, or cannot be
-/// told.
+/// `recorded`: the lists on the etcd object. `control_plane`: the list in the control plane. `next`: the list that is
+/// about to be written into it. `used`: the lists of its machines, and the list that further machines would join with.
+/// None: machines are still being replaced, or what they use is not known.
 fn in_use(
     recorded: &EndpointLists,
     control_plane: &[String],
@@ -23,7 +23,7 @@ fn in_use(
     machines.chain([control_plane, next].map(|list| list.iter().cloned().collect())).collect()
 }
 
-/// Records them, if the record differs.
+/// Records the lists that may be in use, if the record differs.
 pub(super) fn plan(observation: &Observation) -> Option<Plan> {
     let (etcd, control_plane) = (observation.found_etcd()?, observation.found_control_plane()?);
     let going = etcd.deleting || observation.cluster.view.deleting;
@@ -38,10 +38,11 @@ pub(super) fn plan(observation: &Observation) -> Option<Plan> {
         None => &none,
     };
     let mut now = in_use(recorded, &present, next, None);
-    // One that is being deleted has machines until it is gone.
+    // A control plane that is being deleted has machines until it is gone.
     let rolled = control_plane.rollout.complete() && !control_plane.deleting;
     if rolled && in_use(recorded, &present, next, Some(&none)) != now {
-        // Lists would leave: worth a look at the machines themselves. A watch may be behind, and counts may be old.
+        // Lists would leave the record. A watch may be behind, and counts may be outdated, so the machines themselves
+        // are read.
         match &observation.reads.used {
             None => return Some(Plan::Do(Step::Read(Need::Used))),
             Some(Used::Unknown | Used::NoMachine) => {}
@@ -61,13 +62,13 @@ pub(super) fn plan(observation: &Observation) -> Option<Plan> {
     (now != *recorded).then_some(Plan::Do(Step::RecordEndpointsInUse { lists: now, retire }))
 }
 
-/// The record is missing, and API servers may be using what it said: somebody has replaced the etcd object without it, or there
-/// never was one. The machines tell. Until they do there is no record, and etcd's provider retires nothing: a record that is
-/// not complete would be taken for the whole.
+/// The record is missing, although API servers may be using lists that it had: somebody has replaced the etcd object
+/// without it, or it never existed. The machines show what they use. Until that is known, there is no record, and
+/// etcd's provider retires no member. An incomplete record would be worse, because nothing shows that it is incomplete.
 fn recover(observation: &Observation, control_plane: &ControlPlaneView, next: &[String]) -> Option<Plan> {
     let used = match &observation.reads.used {
         None => return Some(Plan::Do(Step::Read(Need::Used))),
-        // A controller that has not seen the present spec may be about to make a machine of the one before.
+        // A controller that has not observed the present spec may be about to make a machine from the previous one.
         Some(Used::These(used)) if control_plane.rollout.is_observed() => {
             match with_joining(observation, control_plane, used) {
                 Joined::Known(used) => used,
@@ -83,15 +84,15 @@ fn recover(observation: &Observation, control_plane: &ControlPlaneView, next: &[
     (!now.is_empty()).then_some(Plan::Do(Step::RecordEndpointsInUse { lists: now, retire: false }))
 }
 
-/// The lists of a KubeadmControlPlane's machines, with the one that further machines would be started with.
+/// The lists of a KubeadmControlPlane's machines, with the list that further machines would join with.
 enum Joined {
     Known(EndpointLists),
     ToBeRead,
     Unknown,
 }
 
-/// kubeadm starts a machine that joins with what it keeps in the Kubernetes cluster, and not with what the machine was made
-/// from. Before there is an API server nothing is kept.
+/// When a machine joins, kubeadm uses the endpoints that it keeps in the Kubernetes cluster, and not those that the
+/// machine was made from. Before there is an API server, kubeadm keeps none.
 fn with_joining(observation: &Observation, control_plane: &ControlPlaneView, used: &EndpointLists) -> Joined {
     match &observation.reads.joining {
         _ if !control_plane.initialized => Joined::Known(used.clone()),
@@ -105,7 +106,7 @@ fn may_have_machines(control_plane: &ControlPlaneView) -> bool {
     !is_new(control_plane) || !control_plane.real_endpoints().is_empty()
 }
 
-/// It has reported no machine yet, and no API server.
+/// Whether the control plane has not yet reported a machine or an initialized API server.
 fn is_new(control_plane: &ControlPlaneView) -> bool {
     !control_plane.initialized && !control_plane.rollout.has_machines()
 }
@@ -114,8 +115,9 @@ fn next<'a>(observation: &'a Observation, etcd: &'a EtcdView, control_plane: &Co
     if control_plane.deleting { &[] } else { wants_endpoints(observation, etcd, control_plane).unwrap_or_default() }
 }
 
-/// What a person can do where it stays unknown what further machines would join with. That keeps every list in use for
-/// ever, as with a kubeconfig that names a proxy or files, or an API server that this process never reaches.
+/// What a person can do if it stays unknown which endpoints further machines would join with. Every list would then
+/// stay in use forever, for example with a kubeconfig that names a proxy or files, or an API server that this process
+/// cannot reach.
 pub fn way_out(observation: &Observation) -> Option<String> {
     let is_unknown = matches!(observation.reads.joining, Some(Joining::Unknown(_)));
     let etcd = observation.found_etcd().filter(|_| is_unknown)?;
@@ -126,7 +128,7 @@ pub fn way_out(observation: &Observation) -> Option<String> {
     ))
 }
 
-/// Lists that are recorded as in use, but for the one that is in the control plane.
+/// Lists that are recorded as in use, except the one that is in the control plane.
 pub fn earlier(observation: &Observation) -> EndpointLists {
     let (Some(etcd), Some(control_plane)) = (observation.found_etcd(), observation.found_control_plane()) else {
         return EndpointLists::default();
@@ -159,24 +161,24 @@ mod tests {
             ("abc", "", "abc", "-", "abc"),
             ("abc", "abc", "", "-", "abc"),
             ("abc", "abc", "", "abc", "abc"),
-            // They change.
+            // The endpoints change.
             ("abc", "abc", "def", "abc", "abc def"),
             ("abc def", "def", "", "-", "abc def"),
             ("abc def", "def", "", "def", "def"),
             ("abc def", "def", "", "abc def", "abc def"),
-            // There are more of them, and machines with the shorter list.
+            // There are more endpoints, and machines with the shorter list.
             ("a", "a", "abc", "-", "a abc"),
             ("a abc", "abc", "", "a abc", "a abc"),
             ("a abc", "abc", "", "abc", "abc"),
-            // Counts say that all have rolled, and one has not.
+            // Counts say that all machines have been replaced, but one has not.
             ("ab cd", "cd", "", "cb", "cb cd"),
-            // Again, before all have rolled.
+            // The endpoints change again before all machines have been replaced.
             ("a b", "b", "c", "-", "a b c"),
             ("a b c", "c", "", "", "c"),
-            // What was to be written never was.
+            // The next list was recorded, but never written.
             ("a b", "a", "c", "a", "a c"),
             ("a b", "a", "", "", "a"),
-            // Somebody else has written them.
+            // Somebody else has written the endpoints.
             ("a", "x", "", "-", "a x"),
             ("a", "x", "", "x", "x"),
             ("a", "a", "", "ax", "a ax"),

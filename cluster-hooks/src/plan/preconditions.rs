@@ -1,8 +1,8 @@
-//! What kubeadm asks of a control plane before its first machine, and of those that join it: external etcd that it can
-//! reach, certificates that its machines can share, a stable endpoint. Whatever is known to fail is held back here, where
-//! it can be corrected; on a machine it would fail for good.
+//! What kubeadm requires of a control plane before its first machine, and of machines that join it: an external etcd
+//! that it can reach, certificates that its machines can share, and a stable endpoint. If something is known to fail,
+//! the hook holds the control plane back: it can be corrected now, whereas on a machine it would fail for good.
 //!
-//! All of it is KubeadmControlPlane's own behaviour, and nothing is asked of other kinds of control planes.
+//! All of this is behaviour of KubeadmControlPlane. Nothing is required of other kinds of control planes.
 
 use super::{Plan, Step, UNWATCHED_SECRETS, block, wait};
 use crate::observation::{ControlPlaneView, EtcdView, Kubeadm, Need, Observation, Secrets, Shared};
@@ -32,7 +32,8 @@ pub(super) fn of_user(observation: &Observation) -> Option<Plan> {
     })
 }
 
-/// Cluster API puts the certificates where the three fields say, and kubeadm gives API servers the folders of them.
+/// What is wrong with the three paths, and with which of them. Cluster API puts the certificates there, and kubeadm
+/// mounts their folders for API servers.
 fn file_problem(kubeadm: &Kubeadm) -> Option<(&'static str, String)> {
     let Kubeadm { files, certificates, mounts, .. } = kubeadm;
     let within = |path: &str, folder: &str| path.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/'));
@@ -52,7 +53,7 @@ fn file_problem(kubeadm: &Kubeadm) -> Option<(&'static str, String)> {
             && !within(path, certificates)
             && !mounts.iter().any(|mount| within(path, mount.trim_end_matches('/')))
         {
-            // kubeadm compares the beginning of the names, and takes the folder for one that API servers have already.
+            // kubeadm compares only the beginning of the names, and assumes that API servers see the folder already.
             format!(
                 "is in {folder}, which API servers do not see: kubeadm takes the folder for mounted, because its name \
                  begins with {certificates}"
@@ -65,7 +66,7 @@ fn file_problem(kubeadm: &Kubeadm) -> Option<(&'static str, String)> {
     None
 }
 
-/// Endpoints that kubeadm would refuse. They are never written.
+/// Checks for endpoints that kubeadm would refuse. The hook never writes such endpoints.
 pub(super) fn of_endpoints(etcd: &EtcdView, endpoints: &[String], control_plane: &ControlPlaneView) -> Option<Plan> {
     control_plane.kubeadm.as_ref()?;
     let bad = endpoints.iter().find(|url| !is_https(url))?;
@@ -83,7 +84,7 @@ fn is_https(url: &str) -> bool {
     })
 }
 
-/// What can only be said right before the control plane is released.
+/// What is known only right before the control plane is released.
 pub(super) fn of_release(observation: &Observation, control_plane: &ControlPlaneView) -> Option<Plan> {
     control_plane.kubeadm.as_ref()?;
     if !observation.cluster.endpoint {
@@ -109,7 +110,7 @@ fn certificate_problem(cluster: &str, secrets: &Secrets, shared: &[Shared]) -> O
                 "Secret {name} has no tls.crt: add it, or delete the Secret to have Cluster API make one"
             ));
         }
-        // Every machine but the first joins, and needs all keys: of several, and of the one that replaces a single one.
+        // Every machine except the first joins, and needs all keys. This includes the replacement of a single machine.
         (!key).then(|| {
             format!(
                 "Secret {name} has no tls.key: only the first control-plane machine can be made without it, and every \

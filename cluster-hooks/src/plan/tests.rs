@@ -23,7 +23,7 @@ fn name(step: &Step) -> String {
     step.to_string()
 }
 
-/// Handed over, and with machines of its own.
+/// Etcd has been handed over, and the control plane has machines.
 fn running() -> World {
     let mut world = World::applied().etcd_ready();
     world.settle();

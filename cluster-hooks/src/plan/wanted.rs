@@ -1,18 +1,18 @@
-//! Which endpoints is the control plane to have?
+//! Which endpoints the control plane should have.
 
 use super::preconditions;
 use crate::observation::{ControlPlaneView, EtcdView, Observation, WrittenEndpoints};
 use api::endpoints::EndpointLists;
 
-/// What a control plane that was released was given. It is nobody's to give back where a person says that it was
-/// nothing, or where a ClusterClass writes it.
+/// The endpoints that a released control plane was given. None: a person says that it was given nothing, or a
+/// ClusterClass writes it. Then it is not ours to restore them.
 pub(super) fn given<'a>(observation: &'a Observation, control_plane: &ControlPlaneView) -> Option<&'a [String]> {
     let theirs = control_plane.given_nothing || observation.cluster.topology;
     let written = observation.written.as_ref().filter(|_| observation.released() && !theirs)?;
     Some(&written.endpoints)
 }
 
-/// The endpoints that are about to be written.
+/// The endpoints that are about to be written, unless kubeadm would refuse them.
 pub(super) fn wants_endpoints<'a>(
     observation: &'a Observation,
     etcd: &'a EtcdView,
@@ -22,10 +22,11 @@ pub(super) fn wants_endpoints<'a>(
     wanted(observation, etcd, control_plane).filter(accepted)
 }
 
-/// The endpoints that the control plane is to have, if it has others: etcd's while etcd is Ready. A member that is away
-/// for a minute must not roll the control plane, so until etcd is Ready again one that was released keeps what it was
-/// given, and gets it back if somebody has written others over it, and etcd's record of what may be in use knows it
-/// too. Otherwise etcd's replace the placeholder alone.
+/// The endpoints that the control plane should have, if it has others. While etcd is Ready, these are etcd's endpoints.
+/// Until etcd is Ready again, a released control plane keeps the list that it was given, because a member that is away
+/// for a minute must not cause a rollout. If somebody has overwritten that list, the control plane gets it back,
+/// provided that etcd's record of lists in use contains it. In all other cases, etcd's endpoints replace only the
+/// placeholder.
 pub(super) fn wanted<'a>(
     observation: &'a Observation,
     etcd: &'a EtcdView,
@@ -44,7 +45,7 @@ pub(super) fn wanted<'a>(
     (!etcd.deleting && !wanted.is_empty() && found != *wanted).then_some(wanted)
 }
 
-/// These endpoints were written before, and have been overwritten.
+/// The record of our last write, if we wrote these endpoints and somebody has overwritten them.
 pub(super) fn overwritten<'a>(observation: &'a Observation, endpoints: &[String]) -> Option<&'a WrittenEndpoints> {
     observation.written.as_ref().filter(|written| written.endpoints == endpoints)
 }

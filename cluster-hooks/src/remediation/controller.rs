@@ -1,4 +1,4 @@
-//! A short reconcile.
+//! The reconcile of the controller.
 
 use super::execute::execute;
 use super::observe::{observe, observe_live};
@@ -23,7 +23,7 @@ pub async fn run(shared: Shared) -> Result<(), Error> {
     run_for_clusters(shared, CONTROLLER, reconcile).await
 }
 
-/// One step at most. What follows is planned when the watches show it.
+/// Takes one step at most. The next one is planned when the watches show the effect.
 async fn reconcile(cluster: Arc<DynamicObject>, context: Arc<Context>) -> Result<Action> {
     let Some(observation) = observe(&context, &cluster).await? else { return Ok(Action::await_change()) };
     let Plan::Do(mut step) = plan(&observation) else { return Ok(Action::await_change()) };

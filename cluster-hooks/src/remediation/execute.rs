@@ -1,4 +1,4 @@
-//! All writes: deletes the Machine, or notes it.
+//! All writes: deletes the Machine, or writes the note about it.
 
 use super::observation::{ControlPlaneMachine, Observation};
 use super::plan::Step;
@@ -33,7 +33,7 @@ async fn delete(context: &Context, observation: &Observation, machine: &ControlP
     match apply::delete(&machines, "Machine", name, preconditions).await {
         Ok(_) => {}
         Err(error) if error.is_conflict() || error.is_not_found() => return Ok(Outcome::Outdated),
-        // Somebody protects it.
+        // Something protects the Machine, such as a webhook or a policy.
         Err(Error::Api { source, .. }) if is_invalid(&source) => {
             let (answer, again) = (answer(&source), REFUSED.as_secs());
             let note = format!("Machine {name} is unhealthy and cannot be deleted: {answer}; tried again in {again} s");

@@ -1,4 +1,4 @@
-//! Everything that the plan decides on, as values.
+//! Everything that a decision depends on, as plain data.
 
 use crate::observation::{ClusterState, ControlPlaneView, EtcdView, conditions_path};
 use k8s_openapi::jiff::Timestamp;
@@ -6,7 +6,7 @@ use kube::ResourceExt;
 use kube::api::DynamicObject;
 use serde_json::Value;
 
-/// What a Machine carries that a KubeadmControlPlane has made in place of another one.
+/// The annotation of a Machine that a KubeadmControlPlane has made in place of another one.
 ///
 /// Source: `RemediationForAnnotation` in Cluster API 1.14.0, controlplane/kubeadm.
 const REMEDIATION_FOR: &str = "controlplane.cluster.x-k8s.io/remediation-for";
@@ -23,7 +23,7 @@ pub struct Observation {
     pub machines: Vec<ControlPlaneMachine>,
 }
 
-/// A Machine of a control plane, as far as its remediation goes.
+/// What the remediation needs of a Machine of a control plane.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ControlPlaneMachine {
     /// Name.
@@ -34,7 +34,7 @@ pub struct ControlPlaneMachine {
     pub resource_version: String,
     /// UID of its controller.
     pub controller: Option<String>,
-    /// Since when it is being deleted.
+    /// When its deletion began.
     pub deleting: Option<Timestamp>,
     /// It has become a Node.
     pub joined: bool,
@@ -42,10 +42,10 @@ pub struct ControlPlaneMachine {
     pub ready: bool,
     /// A MachineHealthCheck calls it unhealthy.
     pub unhealthy: bool,
-    /// It is unhealthy, the control plane wants it gone, and says that it could not find out how its own etcd is: see
+    /// It is unhealthy, and the control plane wants to replace it, but says that it could not check its own etcd: see
     /// [`super::plan::Step::Delete`].
     pub deferred: bool,
-    /// The remediation that it was made in.
+    /// The remediation in which it was made.
     pub made_in: Option<Remediation>,
 }
 
@@ -54,12 +54,12 @@ pub struct ControlPlaneMachine {
 pub struct Remediation {
     /// When it began.
     pub timestamp: Timestamp,
-    /// Remediations before it, without a healthy time in between.
+    /// How many remediations preceded it without a healthy time in between.
     pub retry_count: i64,
 }
 
 impl ControlPlaneMachine {
-    /// Reads a Machine of a version.
+    /// Reads a Machine of this version.
     pub fn read(machine: &DynamicObject, api_version: &str) -> Self {
         let conditions = machine.data.pointer(conditions_path(api_version)).and_then(Value::as_array);
         let condition = |type_: &str| conditions.into_iter().flatten().find(|found| found["type"] == type_);
@@ -82,16 +82,17 @@ impl ControlPlaneMachine {
 }
 
 impl Remediation {
-    /// Reads the annotation's JSON. What cannot be read counts as none.
+    /// Reads the annotation's JSON. None if it cannot be read.
     fn read(text: &str) -> Option<Self> {
         let value: Value = serde_json::from_str(text).ok()?;
         Some(Self { timestamp: value["timestamp"].as_str()?.parse().ok()?, retry_count: value["retryCount"].as_i64()? })
     }
 }
 
-/// The words of Cluster API 1.14.0, controlplane/kubeadm, remediation.go. They come after its limits of retries and after its
-/// looks at the other Machines, and before the one at what is left without this one. They stay when another Machine has been
-/// taken in between, and they are the same when the Nodes could not be listed.
+/// Recognizes the condition of Cluster API 1.14.0, controlplane/kubeadm, remediation.go. Cluster API sets it after it
+/// has checked its limits of retries and the other Machines, and before it checks what is left without this Machine.
+/// The condition stays if another Machine has been replaced meanwhile, and it is the same if the Nodes could not be
+/// listed.
 fn is_deferred(condition: &Value) -> bool {
     condition["status"] == "False"
         && condition["reason"] == "RemediationDeferred"

@@ -20,10 +20,11 @@ const BY_CONTROL_PLANE_OF: Index = Index::new("Cluster of the control plane", |m
     cluster.cloned().into_iter().collect()
 });
 
-/// From watches. None: there is no KubeadmControlPlane with an etcd of a provider.
+/// Observes from watches. None: there is no KubeadmControlPlane with an etcd of a provider, or the Cluster is paused or
+/// being deleted.
 pub(super) async fn observe(context: &Context, cluster: &Arc<DynamicObject>) -> Result<Option<Observation>> {
     let cluster = ClusterState::read(&context.written.newest(cluster.clone()));
-    // Other kinds of control planes are not looked at: the fault is KubeadmControlPlane's alone.
+    // Other kinds of control planes are skipped: only KubeadmControlPlane defers the remediation.
     let is_kubeadm = cluster.view.control_plane.as_ref().and_then(Adapter::built_in).is_some();
     if !is_kubeadm || cluster.view.etcd.is_none() || cluster.view.deleting || cluster.view.is_paused() {
         return Ok(None);
@@ -37,7 +38,7 @@ pub(super) async fn observe(context: &Context, cluster: &Arc<DynamicObject>) -> 
     Ok(Some(Observation { cluster, etcd: *etcd, control_plane: *control_plane, machines }))
 }
 
-/// The same as the API server has it now. None: something of it is gone. Four requests.
+/// Reads the same objects live. None: one of them is gone. Four requests.
 pub(super) async fn observe_live(context: &Context, observation: &Observation) -> Result<Option<Observation>> {
     let Observation { cluster, etcd, control_plane, .. } = observation;
     let (clusters, namespace, name) = (context.clusters.resource(), &cluster.view.namespace, &cluster.view.name);
@@ -49,7 +50,7 @@ pub(super) async fn observe_live(context: &Context, observation: &Observation) -
         Ok(found.map(|object| (object, resource.api_version)))
     };
     let Some((object, _)) = live(&etcd.reference, ETCD_PROVIDER_CONTRACTS).await? else { return Ok(None) };
-    // Its claim was checked when it was made.
+    // The claim was checked when it was made.
     let etcd = EtcdView::read(&object, &etcd.reference, &cluster.view, |_| true);
     let (reference, adapter) = (&control_plane.reference, control_plane.adapter.clone());
     let Some((object, version)) = live(reference, CLUSTER_API_CONTRACTS).await? else { return Ok(None) };

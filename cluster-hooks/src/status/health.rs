@@ -1,9 +1,9 @@
-//! The condition of the control plane that tells how etcd is.
+//! The condition of the control plane that reports the state of etcd.
 //!
-//! KubeadmControlPlane leaves `EtcdClusterHealthy` to whoever manages an external etcd, but not always: before it is
-//! initialized and while it cannot reach its API servers it says Unknown there in every reconcile. What it says then it
-//! says of its own components too, in the same words, so it can be recognized. It is left alone then: two writers of one
-//! condition would wake each other forever.
+//! KubeadmControlPlane leaves `EtcdClusterHealthy` to the manager of an external etcd, but not always. Before it is
+//! initialized, and while it cannot reach its API servers, it writes Unknown there in every reconcile. At these times,
+//! it writes the same words about its own components, which shows who has written them. The hook then leaves the
+//! condition alone: two writers of one condition would trigger each other forever.
 
 use super::{Update, compare};
 use crate::observation::{ControlPlaneView, Etcd, EtcdView, Observation, Pause};
@@ -15,13 +15,13 @@ use std::time::Duration;
 /// Overwrites by others are corrected at most once in this time.
 const OVERWRITTEN: Duration = Duration::from_secs(10);
 
-/// Compares the condition of the control plane with what the plan says. `last`: what this process has written last, and how
+/// Compares the condition of the control plane with what the plan says. `last`: what this process last wrote, and how
 /// long ago.
 pub fn report(observation: &Observation, plan: &Plan, last: Option<(Duration, Condition)>) -> Update {
     draft(observation, plan).map_or(Update::Nothing, |draft| compare_with(observation, draft, last))
 }
 
-/// Something is refused to us, so that nothing is known for certain: see [`super::failure`].
+/// The API server refuses something to us, so nothing is known for certain: see [`super::failure`].
 pub fn failure(observation: &Observation, message: String, last: Option<(Duration, Condition)>) -> Update {
     if observation.cluster.view.is_paused() || observation.etcd == Etcd::NotNamed {
         return Update::Nothing;
@@ -30,7 +30,7 @@ pub fn failure(observation: &Observation, message: String, last: Option<(Duratio
     compare_with(observation, draft.in_known_words(known(observation).as_slice()), last)
 }
 
-/// The condition as it is. It may go by another name there.
+/// The condition as it is, with our type. Its type on the control plane may be another one.
 fn known(observation: &Observation) -> Option<Condition> {
     let control_plane = observation.found_control_plane()?;
     let before = control_plane.condition(control_plane.adapter.condition.as_deref()?)?;
@@ -57,7 +57,7 @@ fn compare_with(observation: &Observation, draft: Draft, last: Option<(Duration,
     }
 }
 
-/// The condition of a control plane whose Cluster no longer names an etcd, unless it is the control plane's own word.
+/// The condition of a control plane whose Cluster no longer names an etcd, unless the control plane writes it itself.
 pub fn removable(observation: &Observation) -> Option<(&ControlPlaneView, &str)> {
     let control_plane = observation.found_control_plane()?;
     let type_ = control_plane.adapter.condition.as_deref()?;
@@ -71,7 +71,7 @@ fn draft(observation: &Observation, plan: &Plan) -> Option<Draft> {
         Etcd::Found(etcd) => Some(healthy(etcd) || of_cluster.status == Some(true)),
         _ => None,
     };
-    // What else the Cluster waits for is not etcd's fault.
+    // If etcd is healthy, the Cluster waits for something that has nothing to do with etcd.
     let reason = if status == of_cluster.status || status != Some(true) { of_cluster.reason } else { reasons::READY };
     Some(Draft { type_: ETCD_CLUSTER_HEALTHY, status, reason, ..of_cluster })
 }
@@ -80,14 +80,14 @@ fn healthy(etcd: &EtcdView) -> bool {
     etcd.usable() && !matches!(etcd.claim, crate::observation::Claim::Theirs(_))
 }
 
-/// KubeadmControlPlane says it itself at the moment.
+/// Whether KubeadmControlPlane writes the condition itself at the moment.
 fn kcp_reports_itself(control_plane: &ControlPlaneView) -> bool {
     if !control_plane.adapter.kubeadm {
         return false;
     }
     let status = |type_: &str| control_plane.condition(type_).map(|condition| condition.status);
     let is_true = |type_: &str| status(type_).as_deref() == Some("True");
-    // A paused one says nothing, once it has observed that it is.
+    // A paused control plane writes nothing once it has observed the pause.
     if control_plane.pause != Pause::None && is_true("Paused") {
         return false;
     }
@@ -157,7 +157,7 @@ mod tests {
         assert_eq!(written(&with(&waiting(), &[])), silent);
         let message = "False WaitingForEtcd EtcdCluster demo-etcd is not ready";
         assert_eq!(written(&with(&waiting(), std::slice::from_ref(&paused))), message);
-        // Not initialized: it overwrites whatever is there.
+        // The control plane is not initialized, and overwrites whatever the condition says.
         assert_eq!(written(&with(&running(), &[paused])), silent, "our pause is gone, and it has not said so yet");
         for (reason, message) in [("InspectionFailed", KCP_WAITS), ("ConnectionDown", "Last successful probe at 10:00")]
         {
@@ -167,7 +167,7 @@ mod tests {
             assert_eq!(written(&with(&running(), &both)), silent, "it says the same of its components");
             let back = condition("ControlPlaneComponentsHealthy", "True", "Healthy", "");
             assert_eq!(written(&with(&running(), &[initialized.clone(), own.clone(), back])), "True Ready ");
-            // Its components cannot be looked at because etcd is down: that is when we have something to say.
+            // The control plane cannot inspect its components because etcd is down: then our condition matters most.
             let other = kcp("ControlPlaneComponentsHealthy", "InspectionFailed", "Failed to get Nodes");
             assert_eq!(written(&with(&running(), &[initialized.clone(), own, other])), "True Ready ");
         }

@@ -1,4 +1,4 @@
-//! Which etcd it is, and whose.
+//! Which etcd the Cluster names, and which Cluster that etcd belongs to.
 
 use super::*;
 
@@ -17,7 +17,7 @@ fn etcd_of_another_cluster_is_not_touched() {
     assert_eq!(world.settle().1, Plan::Steady, "a label of a Cluster that is gone binds nobody");
 }
 
-/// The Cluster went without its finalizer's work, and was applied again.
+/// Somebody removed the finalizer of the Cluster, and then applied the Cluster again.
 #[test]
 fn etcd_of_an_earlier_cluster_of_the_same_name_is_taken_over() {
     let mut world = World::applied().etcd_ready();
@@ -69,7 +69,7 @@ fn a_cluster_that_names_no_etcd_any_more_is_left_clean() {
     assert_eq!(world.settle(), (vec![Step::Unpause, Step::RemoveConditions], Plan::Steady));
 }
 
-/// A watch of Clusters that is behind may show one that is gone: etcd would go with it.
+/// A watch that is behind may show a Cluster that is gone. Etcd would be deleted together with that Cluster.
 #[test]
 fn which_cluster_is_alive_is_read_before_etcd_is_claimed_or_deleted() {
     let mut world = World::applied();

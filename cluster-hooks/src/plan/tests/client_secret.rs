@@ -64,7 +64,7 @@ fn a_client_secret_of_somebody_else_is_used_if_it_is_the_one_that_etcd_gave() {
         ["ClaimEtcd", "Announce", "Pause", "RecordEndpointsInUse", "WriteEndpoints", "Unpause"]
     );
     assert_eq!(end, Plan::Steady);
-    // A renewal does not reach it.
+    // A renewal does not reach this Secret.
     world.stage("2");
     let Plan::Block(hold) = world.settle().1 else { panic!("it expires under a True condition") };
     assert_eq!(hold.reason, reasons::CLIENT_CERTIFICATE_DIFFERS);

@@ -27,7 +27,8 @@ fn workers_first_then_etcd() {
     insta::assert_snapshot!(world.story(), @"wait: EtcdDeleted | EtcdCluster demo-etcd is gone; Cluster API deletes the control plane and the infrastructure next | None");
 }
 
-/// A deletion of the Cluster in the foreground deletes etcd with it, before its turn: etcd's provider waits for our word.
+/// A deletion of the Cluster in the foreground deletes etcd too, before the workers. Etcd's provider waits for our
+/// confirmation.
 #[test]
 fn etcd_that_was_deleted_before_the_workers_gets_the_word_after_them() {
     let mut world = World::applied();
@@ -71,7 +72,8 @@ fn it_comes_to_an_end_in_every_state() {
     }
 }
 
-/// clusterctl deletes the Cluster last, marked and paused. One that has kept the mark is deleted like any other.
+/// clusterctl deletes the Cluster last. The Cluster then has this annotation and is paused. A Cluster that has only
+/// kept the annotation is deleted like any other.
 #[test]
 fn a_mark_that_a_move_has_left_keeps_no_cluster() {
     let mut world = World::applied();
@@ -106,7 +108,8 @@ fn etcd_of_another_cluster_is_not_deleted() {
     assert_eq!(world.settle(), (vec![], Plan::Steady));
 }
 
-/// The garbage collector has deleted etcd with the Cluster before, and etcd's provider waits for our word.
+/// The garbage collector has deleted etcd together with the earlier Cluster, and etcd's provider waits for our
+/// confirmation.
 #[test]
 fn etcd_of_an_earlier_cluster_of_the_same_name_gets_the_word() {
     let mut world = World::applied();
@@ -147,7 +150,7 @@ fn a_control_plane_that_is_being_deleted_is_woken_once_when_etcd_is_gone() {
     assert_eq!(world.settle().0, []);
 }
 
-/// The CRD of another kind of control plane has lost its annotation, in an upgrade of its provider.
+/// The CRD of another kind of control plane has lost its annotation in an upgrade of its provider.
 #[test]
 fn our_pause_is_lifted_from_a_control_plane_of_a_kind_that_is_no_longer_known() {
     let mut waiting = World::applied();
@@ -188,7 +191,7 @@ fn our_pause_is_lifted_from_a_control_plane_of_before_when_it_would_keep_somethi
     assert!(lifts(&mut world), "the Cluster names no etcd");
 }
 
-/// Whatever else is wrong at that time.
+/// This holds whatever else is wrong at that time.
 #[test]
 fn our_pause_is_lifted_from_a_control_plane_that_is_deleted_alone() {
     let mut waiting = World::applied();
@@ -206,7 +209,7 @@ fn our_pause_is_lifted_from_a_control_plane_that_is_deleted_alone() {
     }
 }
 
-/// A restore without owners, or an etcd object that was taken away without its finalizer's work.
+/// After a restore without owner references, or after somebody removed the finalizer from the etcd object.
 #[test]
 fn machines_that_an_etcd_has_left_behind_are_let_go_after_the_workers() {
     let hooked = vec![HookedMachine { name: "demo-etcd-0".to_owned(), uid: "machine-1".to_owned() }];
@@ -225,7 +228,7 @@ fn machines_that_an_etcd_has_left_behind_are_let_go_after_the_workers() {
     }
 }
 
-/// Nothing leads from the Cluster to the etcd that they were of.
+/// The Cluster no longer leads to the etcd that these Machines belonged to.
 #[test]
 fn machines_that_an_etcd_has_left_behind_are_let_go_whatever_the_cluster_names() {
     let hooked = vec![HookedMachine { name: "demo-etcd-0".to_owned(), uid: "machine-1".to_owned() }];

@@ -102,7 +102,7 @@ fn a_manager_that_is_behind_writes_nothing() {
         behind.push((observation, step));
     }
     let after = (world.endpoints(), world.published().cloned(), world.annotations());
-    // A condition is applied, whoever comes last.
+    // The fixture applies a condition even if the manager is behind.
     for (observation, step) in behind.into_iter().filter(|(_, step)| !matches!(step, Step::Announce(_))) {
         assert!(!world.act(&observation, &step), "{step:?} was taken twice");
     }
@@ -182,7 +182,7 @@ fn a_cluster_class_has_to_write_the_endpoints_itself() {
     "#);
 }
 
-/// It has the objects of the Kubernetes cluster, and nothing says that nobody needs them.
+/// Etcd holds the objects of the Kubernetes cluster, and nothing shows that they are no longer needed.
 #[test]
 fn nobody_is_told_to_delete_an_etcd_that_a_control_plane_has_used() {
     let local = |mut world: World| {
@@ -202,9 +202,9 @@ fn nobody_is_told_to_delete_an_etcd_that_a_control_plane_has_used() {
     assert!(!local(without_secret), "it has endpoints that are in use");
 }
 
-/// Its API servers would go on with an empty store. Of before it has an etcd of ours, or one that its user manages, whose
-/// client certificate the user has made, or a provider for the other etcd. That nothing of the other one is in use does not
-/// say that it has been used.
+/// Its API servers would go on with an empty etcd. So far, the control plane has used an etcd of ours, or one that its
+/// user manages. In the second case, the user has made the client Secret, or a provider has, for the other etcd. An
+/// empty record on the other etcd does not mean that the control plane has used it.
 #[test]
 fn a_control_plane_that_runs_is_not_handed_another_etcd() {
     let provider = json!([{"apiVersion": "example.org/v1", "kind": "OtherEtcd", "name": "demo-etcd", "uid": "etcd-2"}]);
@@ -242,7 +242,7 @@ fn a_control_plane_that_runs_is_not_handed_another_etcd() {
     }
 }
 
-/// The whole control plane was written over, and another provider has published the certificate.
+/// Somebody has replaced the whole control plane, and another provider has published the certificate.
 #[test]
 fn one_that_has_used_this_etcd_by_the_record_gets_its_endpoints_back() {
     let mut world = running();
@@ -254,8 +254,8 @@ fn one_that_has_used_this_etcd_by_the_record_gets_its_endpoints_back() {
     assert_eq!(world.endpoints(), ENDPOINTS);
 }
 
-/// It has no endpoints yet: nothing that the control plane uses may be recorded on it, or it would be taken for the one
-/// that it has always used.
+/// The other etcd has no endpoints yet. If the endpoints that the control plane uses were recorded on it, it would look
+/// like the etcd that the control plane has always used.
 #[test]
 fn a_control_plane_that_runs_is_not_handed_another_etcd_that_starts_empty() {
     let mut world = running();

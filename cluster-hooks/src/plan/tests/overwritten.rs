@@ -1,5 +1,5 @@
-//! Somebody else writes endpoints into the control plane: what etcd's are comes back, in a fight ever more seldom, and
-//! nothing comes back that is not known.
+//! Somebody else writes endpoints into the control plane. The hook restores etcd's endpoints, with a back-off if this
+//! goes on, and restores nothing that is not known.
 
 use super::*;
 use crate::observation::WRITTEN_ENDPOINTS_ANNOTATION;
@@ -111,7 +111,8 @@ fn endpoints_that_somebody_writes_over_etcds_are_corrected_even_while_etcd_is_no
     assert_eq!(steps, ["RecordEndpointsInUse", "WriteEndpoints"]);
     assert_eq!(world.endpoints(), ENDPOINTS);
 
-    // A member is away, and another list is published: what etcd's are is not settled, and machines would roll for it.
+    // A member is away, and another list is published. That list may change again, and machines would be replaced for
+    // it.
     world.set_ready(false, "https://10.0.0.1:2379");
     world.now += 10;
     world.user_writes_endpoints(&STALE);
@@ -119,14 +120,14 @@ fn endpoints_that_somebody_writes_over_etcds_are_corrected_even_while_etcd_is_no
     assert_eq!(world.endpoints(), ENDPOINTS, "it has what its machines were made with");
 }
 
-/// While etcd is not Ready: a foreign list, what etcd publishes meanwhile, and who knows what the control plane was
-/// given.
+/// While etcd is not Ready: a foreign list, the list that etcd publishes meanwhile, and where it is still known what
+/// the control plane was given.
 #[test]
 fn a_control_plane_gets_back_what_it_was_given_by_a_process_that_remembers_nothing_too() {
     let placeholder = names::PLACEHOLDER_ENDPOINT;
     let other = "https://10.0.0.1:2379";
     let stale = &*STALE.join(",");
-    // Somebody replaces the object, and its annotation with it; the manager is restarted.
+    // `replaced`: the annotation is lost with the rest of the object. `restarted`: the manager remembers nothing.
     for (foreign, published, replaced, restarted, expected) in [
         (placeholder, ENDPOINTS, false, false, ENDPOINTS),
         (placeholder, ENDPOINTS, false, true, ENDPOINTS),
@@ -141,7 +142,7 @@ fn a_control_plane_gets_back_what_it_was_given_by_a_process_that_remembers_nothi
         (stale, other, false, true, ENDPOINTS),
         (stale, "", false, true, ENDPOINTS),
         (placeholder, other, true, true, other),
-        // It is what will be written as soon as etcd is Ready.
+        // This list will be written as soon as etcd is Ready.
         (other, other, false, true, other),
     ] {
         let mut world = running();
@@ -165,7 +166,7 @@ fn a_control_plane_gets_back_what_it_was_given_by_a_process_that_remembers_nothi
     }
 }
 
-/// The management cluster was restored: it knows endpoints that are gone, and a person those of today.
+/// The management cluster was restored: it has only endpoints that are gone, and a person knows the present ones.
 #[test]
 fn endpoints_that_a_person_writes_stay_where_the_annotation_says_that_nothing_was_given() {
     let today = "https://10.0.0.8:2379,https://10.0.0.9:2379";
@@ -205,7 +206,8 @@ fn endpoints_that_a_person_writes_stay_where_the_annotation_says_that_nothing_wa
     }
 }
 
-/// A manifest that was exported with the annotation is applied again and again. Its members are long gone.
+/// A manifest that was exported with the annotation is applied again and again. The members in the annotation are long
+/// gone.
 #[test]
 fn a_record_of_long_ago_is_neither_restored_nor_the_end_of_the_back_off() {
     let now = "https://10.0.0.8:2379,https://10.0.0.9:2379";
@@ -233,7 +235,7 @@ fn a_record_of_long_ago_is_neither_restored_nor_the_end_of_the_back_off() {
         assert!(matches!(world.settle(), (steps, Plan::Wait(_)) if steps.is_empty()), "restarted: {restarted}");
         assert_eq!(world.in_use(), Some(now), "restarted: {restarted}");
     }
-    // It applies them too.
+    // The tool applies the endpoints too.
     for restarted in [false, true] {
         let (mut world, old) = grown();
         if restarted {
@@ -245,13 +247,13 @@ fn a_record_of_long_ago_is_neither_restored_nor_the_end_of_the_back_off() {
             world.user_annotates(WRITTEN_ENDPOINTS_ANNOTATION, &old);
             corrections += world.settle().0.iter().filter(|step| matches!(step, Step::WriteEndpoints { .. })).count();
         }
-        // At once; and in a process that remembers nothing, the first is not a correction.
+        // One correction, at once. In a process that remembers nothing, the first write does not count as a correction.
         assert_eq!(corrections, 1 + usize::from(restarted), "restarted: {restarted}");
         assert!(world.paused(), "restarted: {restarted}");
     }
 }
 
-/// What a class writes is the class's.
+/// If a ClusterClass writes the control plane, the hook leaves its endpoints to the ClusterClass.
 #[test]
 fn a_cluster_that_is_given_a_topology_later_gets_nothing_back() {
     let mut world = running();
@@ -298,7 +300,7 @@ fn a_fight_goes_on_where_it_was_when_the_manager_is_restarted() {
     assert!(world.paused());
 }
 
-/// Our pause in a fight, etcd goes away, and the manager is restarted.
+/// Our pause is set for the back-off, then the etcd object is deleted, and the manager is restarted.
 #[test]
 fn our_pause_is_lifted_over_nothing_but_what_was_written_or_is_etcds() {
     let placeholder = names::PLACEHOLDER_ENDPOINT;

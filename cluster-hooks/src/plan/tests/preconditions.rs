@@ -1,4 +1,4 @@
-//! What kubeadm asks for is asked for before the control plane is released, and never afterwards.
+//! The hook checks what kubeadm requires before it releases the control plane, and never afterwards.
 
 use super::*;
 
@@ -33,7 +33,8 @@ fn a_path_that_cannot_work_is_told_before_etcd_is_ready_and_forgotten_when_corre
     external(&mut world)["certFile"] = json!("/etc/etcd/client.crt");
     assert_eq!(world.settle().1, Plan::Steady);
     assert!(!world.paused());
-    // Once it is released it is not held again: kubeadm has taken it, or will say so itself.
+    // A released control plane is not held back again: kubeadm has accepted the fields, or will report the problem
+    // itself.
     external(&mut world)["certFile"] = json!("client.crt");
     assert_eq!(world.settle(), (vec![], Plan::Steady));
 }

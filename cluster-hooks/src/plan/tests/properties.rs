@@ -4,14 +4,14 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use proptest::prelude::*;
 
-/// What may happen between two looks of a manager.
+/// What may happen between two observations of a manager.
 #[derive(Clone, Debug)]
 enum Happening {
-    /// A manager looks, and decides.
+    /// A manager observes and decides.
     Look(usize),
     /// The same manager acts on what it decided then.
     Act(usize),
-    /// A manager does both, and forgets what it had in mind (killed and started again).
+    /// A manager is killed and started again: it forgets its decision, and then observes, decides and acts.
     Restart(usize),
     UserPauses,
     UserUnpauses,
@@ -19,7 +19,7 @@ enum Happening {
     UserWritesEndpoints(u8),
     /// A person says that the control plane was given nothing.
     UserDisowns,
-    /// A tool puts an annotation of long ago back.
+    /// A tool restores an old annotation.
     OldRecord(u8),
     EtcdReady(bool),
     EndpointsChange(u8),
@@ -49,9 +49,9 @@ fn happening() -> impl Strategy<Value = Happening> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
 
-    /// [`World::act`] checks each write: a user's pause stays, what was released is not paused again, the client
-    /// Secret comes after the endpoints, and no endpoints are written that etcd does not know. Here it is checked that
-    /// two managers, users and etcd come to an end together.
+    /// [`World::act`] checks each write: a user's pause stays, what was released is not paused again, the client Secret
+    /// comes after the endpoints, and no endpoints are written that etcd does not know. This test checks that two
+    /// managers, users and etcd reach an end together.
     #[test]
     fn two_managers_and_a_user_come_to_an_end(happenings in proptest::collection::vec(happening(), 0..60)) {
         let mut world = World::applied();
@@ -117,7 +117,7 @@ proptest! {
         prop_assert!(!paused, "nothing of ours is left on the control plane");
     }
 
-    /// Deleted at any point, it ends with etcd deleted and nothing of ours in the way.
+    /// Whenever the Cluster is deleted, etcd is deleted in the end, and nothing of ours blocks the deletion.
     #[test]
     fn a_deletion_at_any_point_comes_to_an_end(steps in 0..6_usize, ready in any::<bool>(), users in any::<bool>()) {
         let mut world = if ready { World::applied().etcd_ready() } else { World::applied() };

@@ -1,4 +1,4 @@
-//! Endpoints that change, and control planes that roll.
+//! Endpoints that change, and control planes that roll out.
 
 use super::*;
 use crate::observation::{Joining, Used};
@@ -35,7 +35,7 @@ fn old_endpoints_stay_in_use_until_the_last_machine_has_rolled() {
     WriteEndpoints(["https://10.0.0.2:2379"])
     Steady
     "#);
-    // The status is still that of the spec before.
+    // The status is still that of the previous spec.
     assert_eq!(world.in_use(), Some(BOTH));
     let generation = world.generation();
     for (observed, replicas, up_to_date) in
@@ -82,7 +82,7 @@ fn a_control_plane_that_says_nothing_keeps_all_in_use() {
     world.set_ready(true, TWO);
     world.settle();
     assert_eq!(world.in_use(), Some(BOTH));
-    // One that is being deleted has machines until it is gone, and when it is gone nothing is known of it.
+    // A control plane that is being deleted has machines until it is gone. Afterwards, nothing is known of them.
     world.report_machines(world.generation(), 3, 3);
     world.control_plane.as_mut().unwrap()["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
     assert_eq!(world.settle().0, []);
@@ -98,7 +98,7 @@ fn what_an_earlier_hook_has_handed_over_is_told() {
     assert_eq!(world.settle().0, [Step::RecordEndpointsInUse { lists: lists(ONE), retire: false }]);
 }
 
-/// `kubectl replace`, or a GitOps tool that replaces: the annotation is not in the manifest.
+/// After `kubectl replace`, or with a GitOps tool that replaces objects: the annotation is not in the manifest.
 #[test]
 fn a_record_that_is_lost_in_a_rollout_is_made_again_of_what_machines_use() {
     let mut world = running(ONE);
@@ -116,7 +116,7 @@ fn a_record_that_is_lost_in_a_rollout_is_made_again_of_what_machines_use() {
     RecordEndpointsInUse(https://10.0.0.1:2379;https://10.0.0.2:2379)
     Steady
     "#);
-    // The placeholder came back with it: the control plane no longer says what it was given.
+    // The placeholder came back with the manifest: the control plane no longer shows which endpoints it was given.
     world.lose_record();
     world.user_restores_placeholder();
     world.used = Used::These(lists(ONE));
@@ -195,11 +195,11 @@ fn what_further_machines_would_join_with_is_in_use_too() {
     }
     world.joining = Some(Joining::With(parse_list(TWO)));
     assert_eq!(world.settle().0, [Step::RecordEndpointsInUse { lists: lists(TWO), retire: true }]);
-    // Nobody joins where kubeadm keeps nothing.
+    // No machine can join if kubeadm keeps no configuration.
     let mut world = rolled();
     world.joining = Some(Joining::With(EndpointList::new()));
     assert_eq!(world.settle().0, [Step::RecordEndpointsInUse { lists: lists(TWO), retire: true }]);
-    // A record that is lost is made again with it.
+    // If the record is lost, the new record includes the list that further machines would join with.
     let mut world = rolled();
     world.lose_record();
     world.joining = Some(Joining::Unknown("its API server does not answer".to_owned()));
@@ -228,7 +228,7 @@ fn the_kubernetes_cluster_is_asked_only_when_a_list_is_about_to_leave() {
 struct Machines(Vec<EndpointList>);
 
 impl Machines {
-    /// One reconcile, which ends with a status of the machines that it began with.
+    /// One reconcile. It ends with a status that counts the machines as they were at its beginning.
     fn reconcile(&mut self, world: &mut World) {
         let wanted = parse_list(&world.endpoints());
         let generation = world.generation();
@@ -244,7 +244,7 @@ impl Machines {
 
 #[derive(Clone, Debug)]
 enum Happening {
-    /// The hook takes one step, if there is one, and may be gone after it.
+    /// The hook takes one step, if there is one, and may be killed after it.
     Hook,
     Machines,
     Endpoints(BTreeSet<u8>),
@@ -266,8 +266,8 @@ fn happening() -> impl Strategy<Value = Happening> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
 
-    /// Whatever a machine was started with, and whatever the next one will be started with, is in use; and once all
-    /// has calmed down, nothing else is.
+    /// Each list that a machine was started with, or that the next machine will be started with, is in use. Once
+    /// everything has settled, no other list is.
     #[test]
     fn nothing_that_a_machine_uses_is_ever_missing(happenings in proptest::collection::vec(happening(), 0..80)) {
         let (mut endpoints, mut ready) = (ONE.to_owned(), true);
@@ -293,7 +293,7 @@ proptest! {
                 Happening::RecordIsLost => world.lose_record(),
             }
             world.used = Used::These(machines.0.iter().cloned().collect());
-            // Without a record etcd's provider retires nothing.
+            // Without a record, etcd's provider retires no member.
             let Some(in_use) = world.in_use().map(lists) else { continue };
             let present = parse_list(&world.endpoints());
             let used: EndpointLists = machines.0.iter().cloned().chain([present]).collect();

@@ -2,7 +2,7 @@ use super::*;
 use crate::fixture::World;
 use serde_json::Value;
 
-/// A Machine as Cluster API has it, changed.
+/// A Machine as Cluster API would write it, with a change.
 fn machine(name: &str, change: impl FnOnce(&mut Value)) -> ControlPlaneMachine {
     let mut value = json!({
         "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Machine",
@@ -15,7 +15,7 @@ fn machine(name: &str, change: impl FnOnce(&mut Value)) -> ControlPlaneMachine {
     ControlPlaneMachine::read(&crate::fixture::object(&value), "cluster.x-k8s.io/v1beta2")
 }
 
-/// As a MachineHealthCheck and Cluster API 1.14.0 leave it where etcd is external.
+/// Sets the conditions that a MachineHealthCheck and Cluster API 1.14.0 leave on a Machine if etcd is external.
 fn deferred(machine: &mut Value) {
     machine["status"]["conditions"] = json!([
         {"type": "Ready", "status": "False"},
@@ -25,7 +25,7 @@ fn deferred(machine: &mut Value) {
     ]);
 }
 
-/// A control plane of three that works on its etcd, with these Machines.
+/// A control plane of three replicas that works with its etcd, and has these Machines.
 fn observation(machines: Vec<ControlPlaneMachine>) -> Observation {
     let mut world = World::applied().etcd_ready();
     world.settle();
@@ -51,13 +51,13 @@ fn notes(observation: &Observation) -> Option<Value> {
     }
 }
 
-/// As the API server marks it when it is deleted.
+/// Marks a Machine as being deleted, as the API server does.
 fn deleting(machine: &mut Value) {
     deferred(machine);
     machine["metadata"]["deletionTimestamp"] = json!("1970-01-01T00:16:30Z");
 }
 
-/// It never became a Node.
+/// Changes a Machine into one that never became a Node.
 fn lost(machine: &mut Value) {
     deferred(machine);
     machine["status"]["nodeRef"] = Value::Null;
@@ -94,7 +94,7 @@ fn it_is_noted_while_the_machine_goes_and_nothing_else_is_replaced_meanwhile() {
     assert_eq!(notes(&observation), Some(note), "also by a process that has not deleted it itself");
     observation.control_plane.remediating = true;
     assert_eq!(plan(&observation), Plan::Steady, "it is noted");
-    // What was wanted before still says so, and the new Machine is not there yet.
+    // The condition of the other Machine still says so, and the new Machine does not exist yet.
     observation.machines = vec![machine("a", |_| ()), machine("c", deferred)];
     assert_eq!(plan(&observation), Plan::Steady, "the control plane has not made the new one");
     observation.control_plane.remediating = false;
@@ -129,7 +129,8 @@ fn which_one_goes_does_not_depend_on_the_order_of_the_watch() {
 
 #[test]
 fn a_machine_that_goes_in_the_middle_of_a_rollout_is_not_noted() {
-    // With the surge there are as many as wanted without it: the control plane makes none, and would never remove the note.
+    // With the surge, there are as many Machines as wanted without this one. The control plane makes none, and would
+    // never remove the note.
     let all = vec![machine("a", |_| ()), machine("b", deleting), machine("c", |_| ()), machine("d", |_| ())];
     assert_eq!(notes(&observation(all)), None);
     let one_less = vec![machine("a", |_| ()), machine("b", deleting), machine("d", |_| ())];
