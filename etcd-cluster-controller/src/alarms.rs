@@ -1,4 +1,5 @@
-//! Alarms of etcd, for people. An alarm is the whole cluster's, and every member reports it: it makes no member unhealthy.
+//! etcd's alarms, described for people. An alarm belongs to the whole cluster, and every member reports it, so it makes
+//! no member unhealthy.
 
 use crate::observation::hex;
 use crate::observation::probe::{Alarm, alarms};
@@ -10,13 +11,13 @@ pub(crate) const NO_SPACE: &str = "NOSPACE";
 /// Members have different data.
 pub(crate) const CORRUPT: &str = "CORRUPT";
 
-/// What the voters report that answer a linearizable read. `None`: no voter answers.
+/// The alarms that are reported by voters that answer a linearizable read. `None`: no voter answers.
 pub(crate) fn raised<'a>(roster: &'a Roster<'_>) -> Option<BTreeSet<&'a Alarm>> {
     let well = roster.voters().filter(|seat| seat.is_well());
     alarms(well.filter_map(|seat| seat.probe?.report()))
 }
 
-/// Why it is not known whether there are alarms: how each voter answers, and since when.
+/// Why it is not known whether there are alarms: the state of each voter, and since when.
 pub(crate) fn why_unknown(roster: &Roster<'_>) -> String {
     let voters: Vec<String> = roster.voters().map(Seat::describe_check).collect();
     if voters.is_empty() {
@@ -25,7 +26,7 @@ pub(crate) fn why_unknown(roster: &Roster<'_>) -> String {
     format!("no voter has answered as a voter, so etcd's alarms are not known: {}", voters.join("; "))
 }
 
-/// Whom alarms are about, and what ends them.
+/// Which members the alarms are about, and how to end the alarms.
 pub(crate) fn describe(roster: &Roster<'_>, alarms: &BTreeSet<&Alarm>) -> String {
     let mut by_kind: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for alarm in alarms {
@@ -49,7 +50,7 @@ pub(crate) fn describe(roster: &Roster<'_>, alarms: &BTreeSet<&Alarm>) -> String
     described.join("; ")
 }
 
-/// A member with its address, as etcd may know it under a name that nobody else does.
+/// A member with its address: a person may know the address, and not the name that etcd has for the member.
 fn member(roster: &Roster<'_>, id: u64) -> String {
     let url = |seat: &Seat<'_>| seat.probe.map(|probe| format!(", {}", probe.url)).unwrap_or_default();
     match roster.by_member(id) {

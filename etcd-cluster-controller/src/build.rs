@@ -24,15 +24,16 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::{Resource, ResourceExt};
 use std::collections::BTreeMap;
 
-/// The etcd version of new members: the one that is pinned. It follows the spec, unless that asks for a version that the
-/// members cannot go to.
+/// The etcd version of new members: the pinned version. It follows the spec, unless the spec asks for a version that
+/// the members cannot go to.
 #[must_use]
 pub fn version(etcd: &EtcdCluster) -> &str {
     let pinned = etcd.annotations().get(names::PINNED_VERSION_ANNOTATION).map(String::as_str);
     pinned.or_else(|| etcd.spec.etcdadm_config_spec.etcd_version()).unwrap_or(DEFAULT_ETCD_VERSION)
 }
 
-/// Where the infrastructure is cloned from, in the words of Cluster API: on the clone and on its Machine.
+/// The annotations on a clone and on its Machine that say what the infrastructure was cloned from. They are Cluster
+/// API's own.
 fn cloned_from(etcd: &EtcdCluster) -> [(String, String); 2] {
     let template = &etcd.spec.infrastructure_template;
     [
@@ -41,8 +42,8 @@ fn cloned_from(etcd: &EtcdCluster) -> [(String, String); 2] {
     ]
 }
 
-/// Owner reference to the EtcdCluster. Only Machines and Secrets have it as their controller: configs and
-/// infrastructure get the Machine for that from Cluster API.
+/// Owner reference to the EtcdCluster. It is the controller reference only on Machines and Secrets. On configs and
+/// infrastructure, Cluster API makes the Machine the controller.
 fn owner(etcd: &EtcdCluster, controller: bool) -> OwnerReference {
     let reference = etcd.owner_ref(&()).unwrap_or_default();
     OwnerReference { controller: Some(controller), block_owner_deletion: Some(true), ..reference }

@@ -17,7 +17,7 @@ use kube::runtime::reflector::ObjectRef;
 use std::sync::Arc;
 use tokio::sync::{OnceCell, mpsc};
 
-/// Clients, watches, memories and the prober.
+/// The clients, watches, caches and prober of this controller.
 pub(crate) struct Context {
     pub(crate) shared: Shared,
     pub(crate) clusters: Cached,
@@ -25,7 +25,7 @@ pub(crate) struct Context {
     pub(crate) secrets: Cached,
     pub(crate) configs: Cached,
     pub(crate) prober: Arc<Prober>,
-    /// What nothing waits for: it was refused, or has just been written.
+    /// Tasks that nothing waits for, and that are put off because they were refused or have just been done.
     pub(crate) put_off: PutOff,
     pub(crate) written: WriteCache<EtcdCluster>,
     pub(crate) deferred: DeferredStatuses,
@@ -68,7 +68,7 @@ impl Context {
         })
     }
 
-    /// Makes sure that EtcdadmConfigs are ours to make.
+    /// Makes sure that this provider may make EtcdadmConfigs: their CRD is not another provider's.
     ///
     /// # Errors
     /// As [`foreign::refuse`].
@@ -83,8 +83,8 @@ impl Context {
         self.followed.watch(&self.shared.caches, kind, None, map)
     }
 
-    /// The watch of a kind of Clusters' infrastructure. From the first use on, changes reach the EtcdClusters of
-    /// Clusters that have not taken over what it reports.
+    /// The watch of a kind of infrastructure of Clusters. From the first use on, each change reaches the EtcdClusters
+    /// of Clusters that do not report their infrastructure as ready yet.
     pub(crate) fn watch_infrastructure(&self, kind: &ApiResource) -> Cached {
         let (clusters, etcds, infrastructure) = (self.clusters.clone(), self.etcds.clone(), kind.kind.clone());
         let map =
@@ -92,7 +92,8 @@ impl Context {
         self.followed.watch(&self.shared.caches, kind, None, map)
     }
 
-    /// The watch of DockerMachines that carry members. From the first use on, changes reach the EtcdClusters they are of.
+    /// The watch of DockerMachines that carry members. From the first use on, each change reaches the EtcdCluster that
+    /// the DockerMachine's label names.
     pub(crate) fn watch_docker_machines(&self, kind: &ApiResource) -> Cached {
         let label = names::ETCD_CLUSTER_LABEL;
         let labelled = |object: &DynamicObject| object.labels().get(label).map(|name| reference(name, object));

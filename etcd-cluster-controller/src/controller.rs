@@ -29,7 +29,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
 
-/// How often the prober is told which EtcdClusters there are.
+/// How often the prober and the metrics forget the EtcdClusters that are gone.
 const FORGET_INTERVAL: Duration = Duration::from_secs(600);
 
 /// Runs the controller until shutdown.
@@ -67,7 +67,8 @@ pub async fn run(shared: Shared) -> Result<()> {
     Ok(())
 }
 
-/// What metrics show beyond the objects themselves. The metrics outlive this controller, and keep nothing of it.
+/// What metrics show beyond the objects themselves. The metrics outlive this controller, so they do not keep its
+/// prober, its judged CAs and its decisions alive.
 fn looks(context: &Context) -> Look {
     let (prober, judged) = (Arc::downgrade(&context.prober), Arc::downgrade(&context.judged_cas));
     let (secrets, latest) = (context.secrets.clone(), Arc::downgrade(&context.decisions.latest));
@@ -79,8 +80,8 @@ fn looks(context: &Context) -> Look {
     })
 }
 
-/// Has the prober and the metrics forget EtcdClusters that went without a last reconcile, or that are another manager's
-/// now.
+/// Makes the prober and the metrics forget EtcdClusters that went without a last reconcile, or that belong to another
+/// manager now.
 async fn forget_those_gone(context: &Context) {
     loop {
         tokio::time::sleep(FORGET_INTERVAL).await;
@@ -111,7 +112,7 @@ async fn reconcile(etcd: Arc<EtcdCluster>, context: Arc<Context>) -> Result<Acti
     let mut decision = plan(&observation);
     let mut is_live = false;
     if is_fenced(&decision.next) {
-        // What takes something away is decided twice: the second time on what is read live, right before it is done.
+        // A dangerous step is decided twice: the second time from live state, right before it is done.
         let live = match observe_live(&context, &observation).await {
             Ok(live) => live,
             Err(error) => return not_read_live(&context, &observation, decision, error).await,
@@ -122,7 +123,7 @@ async fn reconcile(etcd: Arc<EtcdCluster>, context: Arc<Context>) -> Result<Acti
         }
         let off = called_off(&decision.next, &again.next);
         (observation, decision, is_live) = (live, again, true);
-        // The status of what was read live is written all the same.
+        // The status is written from what was read live, whether or not the step is called off.
         if let Some(off) = off {
             decision.next = off;
         }
@@ -142,14 +143,14 @@ async fn reconcile(etcd: Arc<EtcdCluster>, context: Arc<Context>) -> Result<Acti
             Err(error) => failure = Some(error),
         }
     }
-    // Trying again soon does not help, and a person who looks at the object should know why nothing happens.
+    // To try a refused step again soon does not help, and the object should tell a person why nothing happens.
     if let Some(refused) = failure.take_if(|error| error.is_invalid()) {
         tracing::warn!(error = %refused, "refused");
         decision.next = Plan::Block(Hold::new(reasons::REFUSED, refused.cause()));
     }
     context.decisions.count(uid(&observation.etcd), &decision.next);
     if decision.next == Plan::Do(Step::RemoveFinalizer) && failure.is_none() {
-        // There is nothing left to write a status to.
+        // The object is gone, so there is no status to write.
         return Ok(Action::await_change());
     }
     finish(&context, &observation, (&decision, is_live), failure).await
@@ -159,9 +160,9 @@ fn uid(etcd: &EtcdCluster) -> &str {
     etcd.metadata.uid.as_deref().unwrap_or_default()
 }
 
-/// Says on the EtcdCluster what the API server refuses, so that its conditions do not go on saying what was. If that
-/// fails too, the log has it. Not at once, and other words for it as late: see
-/// [`DeferredStatuses::left_if`](controller_support::DeferredStatuses::left_if).
+/// Writes to the EtcdCluster's conditions that the API server refuses a read, so that they do not keep reporting an old
+/// state. If this write fails too, the error is only logged. A new refusal, or a new text for it, is not written
+/// immediately: see [`DeferredStatuses::left_if`](controller_support::DeferredStatuses::left_if).
 async fn report_unobserved(context: &Context, etcd: &Arc<EtcdCluster>, error: &Error) {
     let Some(message) = error.told_refusal() else { return };
     let after = unobserved(etcd, &message, now());
@@ -173,8 +174,8 @@ async fn report_unobserved(context: &Context, etcd: &Arc<EtcdCluster>, error: &E
     }
 }
 
-/// A dangerous step cannot be decided live, so it is not done. What the API server refuses is said as of a refused
-/// write.
+/// Ends a reconcile whose dangerous step could not be decided from live state, so that it is not done. If the API
+/// server refused the read, the status says so in the same way as for a refused write.
 async fn not_read_live(
     context: &Context,
     observation: &Observation,
@@ -187,9 +188,10 @@ async fn not_read_live(
     finish(context, observation, (&decision, false), Some(error)).await
 }
 
-/// Writes the status, whatever has happened, and says when to look again. Where more is about to change, or what has failed
-/// may be over in a moment, only what could be lost is written at once. What was read live is written all the same, unless
-/// it only tells of a failure: the next reconcile begins with the watches again.
+/// Writes the status, whatever has happened, and returns when to reconcile again. If more is about to change, or a
+/// failure may be over in a moment, the status waits unless it has something that could be lost. A status from live
+/// reads never waits, unless it only reports a failure: the next reconcile starts from the watches again, which may
+/// lag.
 async fn finish(
     context: &Context,
     observation: &Observation,
@@ -199,7 +201,7 @@ async fn finish(
     let failed = failure.as_ref().map(Error::cause);
     let after = status(observation, decision, failed.as_deref());
     let (etcd, uid) = (observation.etcd.as_ref(), uid(&observation.etcd));
-    // Before the status: a move loses what that is about to say.
+    // Before the status is written: a move would lose what the status is about to record.
     let again = show_block_move(context, observation, &move_loss(observation, &decision.next, &after)).await;
     let due = due(observation, &decision.next).into_iter().chain(again).min();
     let before = etcd.status.as_ref();
@@ -209,7 +211,7 @@ async fn finish(
     } else {
         !is_live && can_wait(before, &after, &decision.next)
     };
-    // Other words for the same refusal are not a reason to try again sooner.
+    // A new text for the same refusal does not make the next attempt come sooner.
     let is_known = refused && before.is_some_and(|before| same_reasons(&before.conditions, &after.conditions));
     let deferred = context.deferred.left_if(can_wait, uid);
     if deferred.is_none() {
@@ -229,7 +231,7 @@ async fn finish(
     }
 }
 
-/// What nothing waits for. Answers when to look again, if something is left.
+/// The tasks that nothing waits for. Returns when to look again, if something is left to do.
 async fn side_tasks(context: &Context, observation: &Observation, plan: &Plan) -> Option<Duration> {
     let shown = show_up_to_date(context, observation).await;
     let set = set_deletion_timeouts(context, observation).await;

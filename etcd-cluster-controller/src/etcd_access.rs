@@ -1,7 +1,8 @@
-//! Talking to the members over TLS: status, linearizable reads, member list.
+//! Access to the members over TLS: status, linearizable reads, member list.
 //!
-//! Everything goes through etcd's JSON gateway rather than gRPC: it lets us ask for a linearizable member list, which
-//! etcd-client's `member_list` does not, and one small HTTP client per cluster is cheap at thousands of clusters.
+//! Every request goes through etcd's JSON gateway rather than gRPC. The gateway allows a linearizable read of the
+//! member list, which etcd-client's `member_list` does not, and one small HTTP client per cluster is cheap at thousands
+//! of clusters.
 
 mod client;
 mod fault;

@@ -1,4 +1,5 @@
-//! The EtcdClusters: the watch that all controllers share, its indexes, and what of it the controller is run by.
+//! The watch of EtcdClusters, which all controllers share: its indexes, and the stream and store that this controller
+//! runs on.
 
 use crate::metrics::Unreadable;
 use api::{EtcdCluster, names};
@@ -28,25 +29,26 @@ fn referred(object: &DynamicObject, path: &str) -> Vec<String> {
     field("kind").zip(field("name")).map(|(kind, name)| kind_and_name(kind, name)).into_iter().collect()
 }
 
-/// By what an object is found that another one refers to.
+/// The key by which an index finds an object that another object refers to.
 pub(crate) fn kind_and_name(kind: &str, name: &str) -> String {
     format!("{kind}/{name}")
 }
 
-/// The changes of EtcdClusters, and a store that has each of them before it is told.
+/// The changes of EtcdClusters, and a store that has each change before the stream reports it.
 pub(crate) fn typed(
     etcds: &Cached,
     unreadable: Unreadable,
 ) -> (impl Stream<Item = Arc<EtcdCluster>> + Send + 'static, Store<EtcdCluster>) {
     let (store, mut writer) = reflector::store();
-    // A controller waits for the first list of its store. This one has no list: what is there comes one by one.
+    // A controller waits for the first list of its store. This store gets no list: the objects come one by one.
     writer.apply_watcher_event(&Event::Init);
     writer.apply_watcher_event(&Event::InitDone);
     let (changes, etcds) = (etcds.changes(), etcds.clone());
     (changes.filter_map(move |changed| future::ready(take_in(&etcds, &unreadable, &mut writer, &changed))), store)
 }
 
-/// The latest of an EtcdCluster, or the last of one that is gone.
+/// Puts the latest version of an EtcdCluster into the store, or removes an EtcdCluster that is gone, and returns it.
+/// `None`: it cannot be read.
 fn take_in(
     etcds: &Cached,
     unreadable: &Unreadable,

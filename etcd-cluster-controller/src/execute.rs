@@ -1,5 +1,5 @@
-//! All writes of a reconcile: one step of the plan. Every object is created under a name that follows from the plan, so
-//! that doing a step twice, after a kill or by two managers at once, makes one object.
+//! All writes of a reconcile: it takes one step of the plan. Every object is created under a name that follows from the
+//! plan, so a step that is done twice, after a kill or by two managers, makes one object.
 
 mod begun;
 mod block_move;
@@ -44,11 +44,11 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// When what nothing waits for is tried again after a failure that may pass by itself: an idle EtcdCluster has no event
-/// that would bring it back.
+/// When work that nothing waits for is tried again after a failure that may pass by itself. An idle EtcdCluster has no
+/// event that would cause another try.
 const AGAIN: Duration = Duration::from_secs(10);
 
-/// When that is tried again after this failure. What is refused is so for long.
+/// When such work is tried again after this failure. A refusal usually lasts for long.
 fn again(error: &Error) -> Duration {
     if error.is_invalid() { PUT_OFF } else { AGAIN }
 }
@@ -58,16 +58,17 @@ fn again(error: &Error) -> Duration {
 pub(crate) enum Outcome {
     /// It is done.
     Done,
-    /// What it was decided on no longer holds; the next reconcile decides again.
+    /// What the decision was based on has changed. The next reconcile decides again.
     Outdated,
     /// It is refused for now, and tried again soon.
     Waiting(Hold),
-    /// It is refused, and somebody has to change something.
+    /// It is refused, and a person has to change something.
     Blocked(Hold),
 }
 
 impl Outcome {
-    /// That of a write. If the object has changed or is gone, somebody was quicker, and its event is on its way.
+    /// The outcome of a write. If the object has changed or is gone, another writer was faster, and that event is on
+    /// its way.
     fn of<T>(answer: Result<T>) -> Result<Self> {
         match answer {
             Ok(_) => Ok(Self::Done),
@@ -80,7 +81,7 @@ impl Outcome {
 /// Does one step.
 pub(crate) async fn execute(context: &Context, observation: &Observation, step: &Step) -> Result<Outcome> {
     let etcd = observation.etcd.as_ref();
-    // What needs a Cluster is planned only for one that was observed.
+    // A step that needs a Cluster is planned only if a Cluster was observed.
     let missing = || Error::Internal("a step was planned for a Cluster that was not observed".to_owned());
     let cluster = || observation.cluster.one().map(|cluster| cluster.name.as_str()).ok_or_else(missing);
     match step {
@@ -146,8 +147,8 @@ async fn remove_finalizer(context: &Context, observation: &Observation) -> Resul
     Ok(outcome)
 }
 
-/// Changes metadata of the EtcdCluster, if it is still in the version that the decision was made on: lists are written whole,
-/// and what is recorded must not overtake a newer record.
+/// Changes metadata of the EtcdCluster, if the EtcdCluster still has the version that the decision was based on: lists
+/// are written as a whole, and a record must not overwrite a newer one.
 async fn set_metadata(context: &Context, etcd: &EtcdCluster, mut metadata: Value) -> Result<Outcome> {
     let api: Api<EtcdCluster> = Api::namespaced(context.shared.client.clone(), &etcd.namespace().unwrap_or_default());
     metadata["resourceVersion"] = json!(etcd.resource_version());

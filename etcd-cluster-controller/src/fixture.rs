@@ -63,7 +63,7 @@ impl Story {
         }
     }
 
-    /// The same with `count` healthy voters, and a status that says so.
+    /// Like `new`, with `count` healthy voters, and a status that reports them.
     pub(crate) fn with_voters(replicas: i32, count: usize) -> Self {
         let mut story = Self::new(replicas);
         for index in 0..count {
@@ -86,7 +86,7 @@ impl Story {
         }
     }
 
-    /// A Machine of now, with bootstrap data and an address.
+    /// Makes a Machine now, with bootstrap data and an address.
     pub(crate) fn machine(&mut self, index: usize) -> &mut MachineView {
         let name = name(index);
         self.failing(index, "");
@@ -131,26 +131,26 @@ impl Story {
         })
     }
 
-    /// A Machine of now, held back if it is not the first.
+    /// Makes a Machine now, without bootstrap data and address. It is held back, unless it is the first Machine.
     pub(crate) fn held_back(&mut self, index: usize) {
         self.machine(index).addresses.clear();
         self.observation.bootstrapped.remove(&name(index));
         self.observation.probes.remove(&name(index));
     }
 
-    /// Somebody deletes the Machine; our hook keeps it.
+    /// A person deletes the Machine, and our hook holds up the deletion.
     pub(crate) fn delete(&mut self, index: usize) {
         let machine = self.observation.machines.get_mut(&name(index)).unwrap();
         (machine.deleting, machine.deleted) = (true, Some(Time(self.observation.now)));
     }
 
-    /// The same where nothing keeps it.
+    /// A person deletes the Machine, and nothing holds up the deletion.
     pub(crate) fn delete_at_once(&mut self, index: usize) {
         self.delete(index);
         self.observation.machines.get_mut(&name(index)).unwrap().annotations.clear();
     }
 
-    /// Somebody wants the Machine replaced.
+    /// A person marks the Machine for remediation.
     pub(crate) fn mark(&mut self, index: usize) {
         self.observation.machines.get_mut(&name(index)).unwrap().marked = Some("somebody".to_owned());
     }
@@ -168,18 +168,18 @@ impl Story {
         self.etcd().metadata.annotations.get_or_insert_default().insert(key.to_owned(), value.to_owned());
     }
 
-    /// As etcd up to 3.5 does.
+    /// Sets the learner limit to that of etcd up to 3.5.
     pub(crate) fn takes_one_learner(&mut self) {
         self.takes_learners("1");
     }
 
-    /// So it is recorded, and so all Machines were made.
+    /// Sets the recorded learner limit, and the limit that all Machines were made with.
     pub(crate) fn takes_learners(&mut self, limit: &str) {
         self.annotate(names::MAX_LEARNERS_ANNOTATION, limit);
         self.observation.learner_limits.values_mut().for_each(|made_with| limit.clone_into(made_with));
     }
 
-    /// Rollouts take so many Machines more than wanted.
+    /// Sets how many Machines more than wanted a rollout may make.
     pub(crate) fn surges(&mut self, most: i32) {
         self.etcd().spec.rollout_strategy.rolling_update = Some(RollingUpdate { max_surge: Some(most) });
     }
@@ -189,7 +189,7 @@ impl Story {
         self.observation.admitted.get_or_insert_default().insert(uid, self.observation.now);
     }
 
-    /// The bootstrap provider has made its data.
+    /// The bootstrap provider makes the Machine's bootstrap data.
     pub(crate) fn bootstrap(&mut self, index: usize) {
         self.observation.bootstrapped.insert(name(index), self.observation.now);
     }
@@ -204,7 +204,7 @@ impl Story {
             self.observation.membership =
                 Membership::Known { cluster_id: CLUSTER_ID, members: BTreeMap::new(), at: self.observation.now };
         }
-        // As the controller does with the first list.
+        // The controller records the cluster ID when it has read the first list.
         self.annotate(names::CLUSTER_ID_ANNOTATION, "c");
         if let Membership::Known { members, .. } = &mut self.observation.membership {
             members.insert(
@@ -239,7 +239,7 @@ impl Story {
         }
     }
 
-    /// The members have raised alarms, as each of those that answer reports. An earlier call is forgotten.
+    /// Raises these alarms: each member that answers reports them. They replace the alarms of an earlier call.
     pub(crate) fn alarms(&mut self, alarms: &[(usize, &str)]) {
         let alarm = |(index, kind): &(usize, &str)| Alarm { member_id: id(*index), kind: (*kind).to_owned() };
         for probe in self.observation.probes.values_mut() {
@@ -249,7 +249,7 @@ impl Story {
         }
     }
 
-    /// Its checks fail from now on; `message` is there to be read.
+    /// The member's checks fail from now on. `message` is only for readers.
     pub(crate) fn failing(&mut self, index: usize, message: &str) {
         self.probe(index, Outcome::MemberFault(MemberFault::Closed(message.to_owned())));
     }
@@ -276,7 +276,7 @@ impl Story {
         self.note_voters(kind);
     }
 
-    /// As the prober does.
+    /// Updates `voters_answer_since` as the prober does.
     fn note_voters(&mut self, kind: RunKind) {
         let observation = &mut self.observation;
         let probes = observation.probes.values().chain(observation.strangers.values());
@@ -284,7 +284,7 @@ impl Story {
         observation.voters_answer_since = voters_answer_since(before, probes, kind, observation.now);
     }
 
-    /// The stranger is asked.
+    /// Probes a stranger, with this outcome.
     pub(crate) fn probe_stranger(&mut self, index: usize, outcome: Outcome) {
         let (now, interval, kind) = (self.observation.now, self.observation.interval(), outcome.kind());
         let run = self.observation.strangers.get(&id(index)).map(|probe| probe.run.next(kind, now, interval));
@@ -298,14 +298,14 @@ impl Story {
         self.observation.membership = Membership::Unknown(ListFault::NoQuorum(None));
     }
 
-    /// A member is missing from the member list: somebody has removed it.
+    /// A member disappears from the member list: a person has removed it.
     pub(crate) fn unlist(&mut self, index: usize) {
         if let Membership::Known { members, .. } = &mut self.observation.membership {
             members.remove(&id(index));
         }
     }
 
-    /// A Machine was made to replace the member that the status names.
+    /// Marks a Machine as made to replace the member that `lastRemediation` in the status names.
     pub(crate) fn made_for_the_last_remediation(&mut self, index: usize) {
         let last = self.observation.etcd.status.as_ref().and_then(|status| status.last_remediation.as_ref());
         let made_for = serde_json::to_string(&last).unwrap();
@@ -313,9 +313,9 @@ impl Story {
         machine.annotations.insert(names::REMEDIATION_FOR_ANNOTATION.to_owned(), made_for);
     }
 
-    /// Brings the init Secret up to the voters of now.
+    /// Updates the init Secret to the present voters.
     pub(crate) fn publish(&mut self) {
-        // One that no Machine carries stays where it was.
+        // A member that no Machine carries stays in the Secret with its client URL.
         let url = |seat: &Seat<'_>| match seat.machine {
             Some(machine) => self.observation.client_url(machine),
             None => seat.member.as_ref()?.1.client_urls.first().cloned(),
@@ -332,14 +332,14 @@ impl Story {
         plan(&self.observation).next
     }
 
-    /// The status that is written now; the next observation has it.
+    /// Writes the status that follows from the present observation, so that the next observation has it.
     pub(crate) fn settle(&mut self) -> EtcdClusterStatus {
         let status = status(&self.observation, &plan(&self.observation), None);
         self.etcd().status = Some(status.clone());
         status
     }
 
-    /// Time passes, and the checks go on with the same results.
+    /// Lets time pass, in which the checks go on with the same results.
     pub(crate) fn pass(&mut self, seconds: i64) {
         let interval = self.observation.interval();
         let mut left = seconds;
@@ -356,18 +356,18 @@ impl Story {
     }
 }
 
-/// A watch that has shown these EtcdClusters.
+/// A watch that shows these EtcdClusters.
 pub(crate) fn watched(etcds: &[Value]) -> Cached {
     let etcds = etcds.iter().map(|etcd| serde_json::from_value(etcd.clone()).unwrap());
     Cached::fixed(&ApiResource::erase::<EtcdCluster>(&()), etcds.collect())
 }
 
-/// All that there has to be.
+/// All certificates that there have to be.
 pub(crate) fn certificates() -> Certificates {
     certificates_of_ca_until(None)
 }
 
-/// The same, of a CA that expires then.
+/// All certificates that there have to be, with a CA that expires at this time.
 pub(crate) fn certificates_of_ca_until(ca_expires: Option<Timestamp>) -> Certificates {
     Certificates::Ca { control_plane_ca: true, staged_client: true, expires: None, ca_expires }
 }

@@ -1,4 +1,5 @@
-//! Which EtcdClusters a changed object concerns. What it costs does not depend on how many others there are.
+//! Which EtcdClusters a changed object concerns. The cost of the look-up does not depend on how many other EtcdClusters
+//! there are.
 
 use crate::etcds::{BY_CLUSTER_LABEL, BY_INFRASTRUCTURE, BY_TEMPLATE, kind_and_name};
 use api::{EtcdCluster, names};
@@ -14,14 +15,15 @@ pub(crate) fn machine_to_etcd_cluster(machine: &DynamicObject) -> Option<ObjectR
     (owner.kind == "EtcdCluster").then(|| reference(&owner.name, machine))
 }
 
-/// The EtcdCluster that a config was made for, as long as no Machine has it: it may never get one.
+/// The EtcdCluster that a config was made for, as long as no Machine controls the config: it may never get a Machine.
 pub(crate) fn config_to_etcd_cluster(config: &DynamicObject) -> Option<ObjectRef<EtcdCluster>> {
     let has_machine = config.owner_references().iter().any(|owner| owner.controller == Some(true));
     let label = config.labels().get(names::ETCD_CLUSTER_LABEL).filter(|_| !has_machine)?;
     Some(reference(label, config))
 }
 
-/// The EtcdCluster that a Secret was made for, and those of its Cluster: one may wait for the Secret of another to go.
+/// The EtcdCluster that a Secret was made for, and the EtcdClusters of its Cluster, because one of them may wait until
+/// the Secret of another is gone.
 pub(crate) fn secret_to_etcd_clusters(
     etcds: &Cached,
     cluster: Option<&DynamicObject>,
@@ -32,7 +34,7 @@ pub(crate) fn secret_to_etcd_clusters(
     labelled.into_iter().chain(beside).collect()
 }
 
-/// The EtcdCluster that a Cluster names, and those that say they are for it.
+/// The EtcdCluster that a Cluster names, and those whose label names the Cluster.
 pub(crate) fn cluster_to_etcd_clusters(etcds: &Cached, cluster: &DynamicObject) -> Vec<ObjectRef<EtcdCluster>> {
     let view = ClusterView::read(cluster);
     let named = match &view.etcd {
@@ -58,7 +60,7 @@ pub(crate) fn template_to_etcd_clusters(
     users.iter().map(|etcd| reference(&etcd.name_any(), template)).collect()
 }
 
-/// The EtcdClusters of a Cluster that waits for its infrastructure.
+/// The EtcdClusters of the Clusters that use an infrastructure object and still wait for it.
 pub(crate) fn infrastructure_to_etcd_clusters(
     clusters: &Cached,
     etcds: &Cached,
@@ -71,7 +73,7 @@ pub(crate) fn infrastructure_to_etcd_clusters(
     waiting.flat_map(|cluster| cluster_to_etcd_clusters(etcds, cluster)).collect()
 }
 
-/// An EtcdCluster in the namespace of another object.
+/// A reference to an EtcdCluster in the namespace of another object.
 pub(crate) fn reference(name: &str, beside: &DynamicObject) -> ObjectRef<EtcdCluster> {
     ObjectRef::new(name).within(&beside.namespace().unwrap_or_default())
 }

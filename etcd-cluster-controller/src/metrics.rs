@@ -1,5 +1,5 @@
-//! Metrics of etcd clusters: read off the watches and the prober when they are asked for, so that none outlives its
-//! EtcdCluster.
+//! Metrics of etcd clusters. They are read from the watches and the prober for each scrape, so that no metric outlives
+//! its EtcdCluster.
 
 mod decisions;
 #[cfg(test)]
@@ -26,7 +26,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use std::fmt;
 use std::sync::Arc;
 
-/// Bytes that etcd's database may have if nothing says otherwise.
+/// etcd's default quota for its database, in bytes.
 const DEFAULT_QUOTA: i64 = 2 * 1024 * 1024 * 1024;
 
 /// What is known of an EtcdCluster beyond the object.
@@ -34,9 +34,9 @@ const DEFAULT_QUOTA: i64 = 2 * 1024 * 1024 * 1024;
 pub(crate) struct Known {
     /// Numbers of its members.
     pub(crate) figures: Figures,
-    /// When its certificates expire, by their names.
+    /// When its certificates expire, each with the certificate's name.
     pub(crate) expiries: Vec<(&'static str, Timestamp)>,
-    /// What was decided last.
+    /// The latest decision.
     pub(crate) decision: Option<Answer>,
 }
 
@@ -51,7 +51,7 @@ pub(crate) struct EtcdMetrics {
 }
 
 impl EtcdMetrics {
-    /// Of what is there, as far as this process works on it.
+    /// Metrics of the EtcdClusters in the store that are in scope of this process.
     pub(crate) fn new(etcds: Store<EtcdCluster>, scope: Scope, look: Look) -> Self {
         Self { etcds, scope, look }
     }
@@ -79,7 +79,7 @@ impl Measured {
         whole(members.filter(|member| wanted(member)).count())
     }
 
-    /// `None` while no member tells how large the database is.
+    /// The quota of the database. `None` while no member reports the size of its database.
     fn quota(&self) -> Option<i64> {
         self.known.figures.database_size?;
         let settings = self.etcd.spec.etcdadm_config_spec.etcd.as_ref();
@@ -119,10 +119,10 @@ const GAUGES: [Gauge; 12] = [
     ("database_quota_bytes", "Size at which etcd refuses writes", Measured::quota),
 ];
 
-/// Further labels, and the value that belongs to them.
+/// Sets of further labels, each with its value.
 type Points = Vec<(Vec<(&'static str, String)>, i64)>;
 
-/// Name, help, and a value for each set of labels.
+/// Name, help, and the function that returns a value for each set of labels.
 type Labelled = (&'static str, &'static str, fn(&Measured) -> Points);
 
 const LABELLED: [Labelled; 4] = [
@@ -195,7 +195,7 @@ impl Collector for EtcdMetrics {
     }
 }
 
-/// Shows one metric of all EtcdClusters. Nothing is said of one that has no value.
+/// Writes one metric of all EtcdClusters. An EtcdCluster without a value is left out.
 fn show<M: EncodeMetric, P: IntoIterator<Item = (Vec<(&'static str, String)>, M)>>(
     encoder: &mut DescriptorEncoder<'_>,
     all: &[Measured],

@@ -19,7 +19,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Whether a Machine waits for us when it is deleted.
+/// Whether a Machine has our pre-terminate hook, so that its deletion waits for us.
 pub(crate) fn has_hook(machine: &MachineView) -> bool {
     machine.annotations.contains_key(names::PRE_TERMINATE_HOOK_ANNOTATION)
 }
@@ -27,7 +27,7 @@ pub(crate) fn has_hook(machine: &MachineView) -> bool {
 /// What one reconcile has read.
 #[derive(Clone, Debug)]
 pub struct Observation {
-    /// When.
+    /// When it was read.
     pub now: Timestamp,
     /// The EtcdCluster as it was last read or written.
     pub etcd: Arc<EtcdCluster>,
@@ -35,23 +35,27 @@ pub struct Observation {
     pub cluster: ClusterLink,
     /// Its certificates and the Secrets made from them.
     pub certificates: Certificates,
-    /// When the client certificate for Prometheus expires, if the spec asks for one, and one of the CA is there.
+    /// When the client certificate for Prometheus expires. `None` unless the spec asks for one, and there is one that
+    /// the CA has signed.
     pub metrics_client_expires: Option<Timestamp>,
     /// `clientUrls` of the init Secret, if that exists.
     pub init_urls: Option<String>,
-    /// The cluster's ID in the init Secret, if that says it.
+    /// The cluster ID in the init Secret, if the Secret has one.
     pub init_cluster_id: Option<String>,
-    /// Resource version of the init Secret, if that exists: each admission is a change of just this version.
+    /// Resource version of the init Secret, if the Secret exists. An admission changes exactly this version of the
+    /// Secret, or fails.
     pub init_version: Option<String>,
     /// UID of the init Secret, if that exists.
     pub init_uid: Option<String>,
-    /// UIDs of the Machines that may join by the init Secret, and since when. `None`: it does not say so, and all may.
+    /// UIDs of the Machines that the init Secret lets join, each with the time since when. `None`: the Secret has no
+    /// such list, so the bootstrap provider lets every Machine join.
     pub admitted: Option<BTreeMap<String, Timestamp>>,
     /// When a Machine got its bootstrap data, by name of the Machine.
     pub bootstrapped: BTreeMap<String, Timestamp>,
     /// The configs that Machines were made from, by name of the Machine.
     pub configs: BTreeMap<String, EtcdadmConfigSpec>,
-    /// Names of configs of ours that no Machine has or has had, and that no Machine takes: what was begun and not made.
+    /// Names of our configs that no Machine uses or has used, and whose names no Machine takes: a Machine was begun and
+    /// not made.
     pub begun: BTreeSet<String>,
     /// The learner limits that Machines were made with, by name of the Machine.
     pub learner_limits: BTreeMap<String, String>,
@@ -60,11 +64,11 @@ pub struct Observation {
     /// Machines that this EtcdCluster controls, by name. Where a Machine has no addresses, they are those of its
     /// DockerMachine.
     pub machines: BTreeMap<String, MachineView>,
-    /// Names of Machines that carry this EtcdCluster's label, and are not controlled by it: those of an earlier object of its
-    /// name, as after a restore that has created all objects again.
+    /// Names of Machines that carry this EtcdCluster's label, but that this EtcdCluster does not control. They belong
+    /// to an earlier EtcdCluster of the same name, for example after a restore that created all objects again.
     pub not_owned: Vec<String>,
-    /// Failure domains that the infrastructure of the Cluster reports, if it is provisioned and the Cluster does not
-    /// say so yet.
+    /// Failure domains that the infrastructure of the Cluster reports. `None` unless the infrastructure is provisioned
+    /// and the Cluster does not say so yet.
     pub reported_domains: Option<BTreeSet<String>>,
     /// DockerMachines that have addresses while their Machines have none, by name of the Machine.
     pub docker_machines: BTreeMap<String, DockerMachineView>,
@@ -72,29 +76,30 @@ pub struct Observation {
     pub probes: BTreeMap<String, Probe>,
     /// The latest probe of each stranger, by its ID.
     pub strangers: BTreeMap<u64, Probe>,
-    /// etcd's own view.
+    /// etcd's own member list.
     pub membership: Membership,
-    /// Members that the leader has received something from lately. `None`: that is not known.
+    /// Members from which the leader has received something lately. `None`: not known.
     pub heard: Option<BTreeSet<u64>>,
-    /// Since when there has been a voter at every moment whose latest check succeeded. `None`: there is none.
+    /// The time since when, at every moment, the latest check of at least one voter had succeeded. `None`: there is no
+    /// such voter now.
     pub voters_answer_since: Option<Timestamp>,
 }
 
 /// One entry of the member list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Member {
-    /// Name; empty until it has started.
+    /// Name. Empty until the member has started.
     pub name: String,
-    /// URLs for its peers.
+    /// Peer URLs.
     pub peer_urls: Vec<String>,
-    /// URLs for clients; empty until it has started.
+    /// Client URLs. Empty until the member has started.
     pub client_urls: Vec<String>,
     /// It does not vote yet.
     pub learner: bool,
 }
 
 impl Observation {
-    /// Of an EtcdCluster of which nothing else has been read yet.
+    /// An observation of which only the EtcdCluster and its Cluster have been read.
     #[must_use]
     pub fn new(now: Timestamp, etcd: Arc<EtcdCluster>, cluster: ClusterLink) -> Self {
         Self {
@@ -139,8 +144,8 @@ impl Observation {
         }
     }
 
-    /// Since when there is known to have been a quorum. A check of a voter is a linearizable read, which takes one, and so
-    /// does reading the member list: where no voter has been checked since, that shows it.
+    /// Since when there is known to have been a quorum. A check of a voter is a linearizable read, which takes a
+    /// quorum. Reading the member list takes one too, so the list counts where no voter's latest check has succeeded.
     #[must_use]
     pub fn quorum_since(&self) -> Option<Timestamp> {
         let listed_at = match self.membership {
@@ -160,13 +165,14 @@ impl Observation {
         }
     }
 
-    /// Takes what the prober knows. As long as no cluster ID is recorded, any etcd that trusts the CA could be taken
-    /// for ours, as one that has the address that a Machine was given: so only a list counts that a new etcd has. That
-    /// is one member, called after a Machine that has its bootstrap data, as that says. A Machine that was let go
-    /// before it had initialized etcd, and does it in its last moments, takes that etcd with it: the next one
-    /// initializes another. The status says who was let go, as a watch may show the hook still.
+    /// Takes over what the prober knows. As long as no cluster ID is recorded, any etcd that trusts the CA could pass
+    /// for ours, for example one that has the address that a Machine was given. So until then only the member list of a
+    /// new etcd counts: a list of one member, which is named after a Machine that has bootstrap data. That Machine must
+    /// not have been released. A Machine that was released before it initialized etcd, and initializes it in its last
+    /// moments, takes that etcd with it, and the next Machine initializes another one. The status says which Machines
+    /// were released, because a watch may still show the hook.
     pub fn take(&mut self, snapshot: Snapshot) {
-        // What answers where no Machine is says nothing of a Machine, and nothing of the cluster's identity.
+        // A probe of a stranger says nothing about a Machine, and nothing about the identity of the etcd cluster.
         self.probes.clear();
         self.strangers.clear();
         for (key, probe) in snapshot.probes {
@@ -193,17 +199,17 @@ impl Observation {
         members.len() == 1 && members.values().all(initialized)
     }
 
-    /// Whether the status says that a Machine is let go without having become a member.
+    /// Whether the status says that a Machine was released without having become a member.
     pub(crate) fn release_is_noted(&self, machine: &MachineView) -> bool {
         self.etcd.status.as_ref().is_some_and(|status| status.released_machine_uids.contains(&machine.uid))
     }
 
-    /// Whether a Machine goes without waiting for us, or is about to: by the note also where a watch shows less.
+    /// Whether a Machine goes without waiting for us, or is about to. The status may say so before a watch shows it.
     pub(crate) fn is_released(&self, machine: &MachineView) -> bool {
         (machine.deleting && !has_hook(machine)) || self.release_is_noted(machine)
     }
 
-    /// Whether etcd has a member that is called after a Machine of this name, or the status one that runs on it: the
+    /// Whether etcd has a member that is named after this Machine, or the status has a member that runs on it. The
     /// Machine may be gone.
     pub(crate) fn is_of_a_member(&self, machine: &str) -> bool {
         let listed = self.members().is_some_and(|members| members.values().any(|member| member.name == machine));
@@ -211,19 +217,24 @@ impl Observation {
         listed || status.is_some_and(|status| status.members.iter().any(|member| member.machine == machine))
     }
 
-    /// What became of the member that a Machine had, if that has left etcd.
+    /// The record of how a Machine's member left etcd, if it has left.
     pub(crate) fn removal_of(&self, machine: &MachineView) -> Option<&RemovedMember> {
         let records = &self.etcd.status.as_ref()?.removed_members;
         records.iter().find(|record| record.machine_uid == machine.uid)
     }
 
-    /// Machine of a member: the one that it is called after, as names are never used again. A host name of another kind says
-    /// nothing: then by the recorded member ID, as an address may have changed hands; then by peer URL; then by the member ID
-    /// that answers at the addresses of exactly one Machine, as URLs need not match addresses (NAT, host names). Where several
-    /// Machines have the address, one of them may be gone for good, and nothing says which.
+    /// The Machine that a member runs on. It is found in this order:
+    /// - by the member's name, because names of Machines are never used again. A name that is not that of a Machine,
+    ///   such as another host name, says nothing;
+    /// - by the record of the member ID, because an address may have passed to another machine;
+    /// - by the peer URL. If several Machines have the address, the answer is `None`: one of the machines may be gone
+    ///   for good, and nothing says which;
+    /// - by the member ID that answers at the addresses of exactly one Machine, because URLs need not match addresses
+    ///   (NAT, host names).
     #[must_use]
     pub fn machine_of(&self, id: u64, member: &Member) -> Option<&MachineView> {
-        // Before the record, which may be from a moment in which only a machine that is gone for good showed the address.
+        // The name comes before the record: the record may be from a moment at which the only Machine that showed the
+        // address was one whose machine is gone for good.
         if let Some(namesake) = self.machines.get(&member.name) {
             return Some(namesake);
         }
@@ -250,7 +261,8 @@ impl Observation {
         if answering.next().is_some() { None } else { self.machines.get(machine) }
     }
 
-    /// Whether the other members hear one that does not answer us: the leader is connected to it, or they follow it.
+    /// Whether the other members hear a member that does not answer us: the leader has received something from it
+    /// lately, or a healthy member follows it.
     #[must_use]
     pub fn is_heard(&self, id: u64) -> bool {
         let follows = |probe: &Probe| {
@@ -260,7 +272,7 @@ impl Observation {
         self.heard.as_ref().is_some_and(|heard| heard.contains(&id)) || self.probes.values().any(follows)
     }
 
-    /// Whether a quorum answers, and nobody can say whom the leader hears.
+    /// Whether a quorum answers, but it is not known whom the leader hears.
     pub(crate) fn is_hearing_unknown(&self) -> bool {
         self.heard.is_none() && self.members().is_some()
     }
@@ -271,8 +283,9 @@ impl Observation {
         self.etcd.recorded_cluster_id()
     }
 
-    /// Endpoints that API servers may be using, separated by commas: by the Cluster hook's annotation. To replace the
-    /// whole object takes that away; then they are those that the status recorded last.
+    /// The lists of endpoints that API servers may be using, as the Cluster hook's annotation has them: commas separate
+    /// the URLs of a list, and semicolons separate the lists. If a person replaces the whole object, the annotation is
+    /// lost, and the value that the status recorded last counts.
     #[must_use]
     pub fn endpoints_in_use(&self) -> Option<&str> {
         let annotated = self.etcd.annotations().get(names::ENDPOINTS_IN_USE_ANNOTATION).map(String::as_str);
@@ -280,8 +293,8 @@ impl Observation {
         annotated.or_else(recorded).filter(|urls| !urls.is_empty())
     }
 
-    /// The highest number that was ever used in the name of a Machine, as far as it is recorded: by the annotation. To
-    /// replace the whole object takes that away; then it is the one that the status recorded last.
+    /// The highest number that was ever used in the name of a Machine, as far as it is recorded: by the annotation, or
+    /// by the status if that has a higher number. If a person replaces the whole object, the annotation is lost.
     #[must_use]
     pub fn last_name_number(&self) -> Option<u64> {
         let annotated = self.etcd.annotations().get(names::LAST_NAME_NUMBER_ANNOTATION);
@@ -290,7 +303,7 @@ impl Observation {
         annotated.max(recorded)
     }
 
-    /// The recorded cluster ID, or else that of the member list.
+    /// The recorded cluster ID, or that of the member list if none is recorded.
     pub(crate) fn cluster_id(&self) -> Option<String> {
         self.recorded_cluster_id().map(str::to_owned).or_else(|| match &self.membership {
             Membership::Known { cluster_id, .. } => Some(hex(*cluster_id)),
@@ -311,8 +324,9 @@ impl Observation {
         address(machine, &self.etcd.spec.address_types)
     }
 
-    /// Where the member of a Machine serves clients: where it has just answered, or else at the Machine's address, or as
-    /// long as that has none where it did last. Some infrastructure takes the addresses of a machine away while that is off.
+    /// Where the member of a Machine serves clients: where it has just answered; otherwise at the Machine's address;
+    /// otherwise, if the Machine has no address, where the member served last. Some infrastructure removes the
+    /// addresses of a machine while the machine is off.
     #[must_use]
     pub fn client_url(&self, machine: &MachineView) -> Option<String> {
         let probe = self.probes.get(&machine.name);
@@ -335,8 +349,8 @@ impl Observation {
         self.etcd.spec.health_check.interval()
     }
 
-    /// How many learners the cluster takes at a time: the least of what is recorded, and of what its Machines were made
-    /// with, should somebody have changed the record. 1 where it is not recorded, as by etcd's own default.
+    /// How many learners the cluster takes at a time: the lowest of the recorded limit and the limits that its Machines
+    /// were made with, in case a person has changed the record. 1 if no limit is recorded, which is etcd's own default.
     #[must_use]
     pub fn max_learners(&self) -> usize {
         let made_with = self.machines.values().filter_map(|machine| self.learner_limit(machine));
@@ -344,40 +358,41 @@ impl Observation {
         limits.map(|limit| limit.parse().unwrap_or(1)).min().unwrap_or(1)
     }
 
-    /// The learner limit that is recorded, and that Machines are made with: etcd's own default where it is not.
+    /// The recorded learner limit, which new Machines are made with. If none is recorded, etcd's own default.
     #[must_use]
     pub fn recorded_learner_limit(&self) -> &str {
         self.etcd.annotations().get(names::MAX_LEARNERS_ANNOTATION).map_or("1", String::as_str)
     }
 
-    /// The learner limit that a Machine was made with: etcd's own default where its config says none, or is gone. `None`: no
-    /// watch shows the config yet, and the Machine has no bootstrap data, so it is not a member either.
+    /// The learner limit that a Machine was made with. If its config does not have one, or is gone, etcd's own default.
+    /// `None`: no watch shows the config yet, and the Machine has no bootstrap data, so it is not a member either.
     #[must_use]
     pub fn learner_limit(&self, machine: &MachineView) -> Option<&str> {
         let default = || (self.configs.contains_key(&machine.name) || self.has_data(machine)).then_some("1");
         self.learner_limits.get(&machine.name).map(String::as_str).or_else(default)
     }
 
-    /// Whether a Machine may become a member, or is one: it has bootstrap data, or may have by now.
+    /// Whether a Machine may become a member, or is one: it has bootstrap data, or was admitted and may have bootstrap
+    /// data by now.
     #[must_use]
     pub fn is_admitted(&self, machine: &MachineView) -> bool {
         self.has_data(machine) || self.admitted_since(machine).is_some()
     }
 
-    /// Whether a Machine has bootstrap data, with which it joins by itself.
+    /// Whether a Machine has bootstrap data. With it, the machine joins by itself.
     #[must_use]
     pub fn has_data(&self, machine: &MachineView) -> bool {
         machine.data_secret.is_some() || self.bootstrapped.contains_key(&machine.name)
     }
 
-    /// Since when a Machine may join, by the init Secret.
+    /// Since when the init Secret lets a Machine join.
     #[must_use]
     pub fn admitted_since(&self, machine: &MachineView) -> Option<Timestamp> {
         self.admitted.as_ref()?.get(&machine.uid).copied()
     }
 
-    /// When a Machine could begin to boot: when it got its bootstrap data or was to get them, or when it was created if neither
-    /// is known.
+    /// Since when a Machine could boot: since it got its bootstrap data, otherwise since it was admitted. If neither is
+    /// known, since it was created.
     #[must_use]
     pub fn could_boot_since(&self, machine: &MachineView) -> Option<Timestamp> {
         let since = self.bootstrapped.get(&machine.name).copied().or_else(|| self.admitted_since(machine));
@@ -390,7 +405,8 @@ impl Observation {
         i64::from(self.etcd.spec.health_check.startup_grace_seconds) - age
     }
 
-    /// Whether a Machine is within `spec.healthCheck.startupGraceSeconds` of when it could begin to boot.
+    /// Whether a Machine is within its start-up grace: `spec.healthCheck.startupGraceSeconds` from the time since when
+    /// it could boot.
     #[must_use]
     pub fn is_in_grace(&self, machine: &MachineView) -> bool {
         self.grace_left(machine) > 0
@@ -403,7 +419,7 @@ impl Observation {
     }
 }
 
-/// Address of a Machine: the first of the first type that it has.
+/// The address of a Machine: the first address of the first type, in the order of preference, that the Machine has.
 #[must_use]
 pub fn address<'a>(machine: &'a MachineView, preference: &[api::meta::AddressType]) -> Option<&'a str> {
     preference

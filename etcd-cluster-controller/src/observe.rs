@@ -1,5 +1,6 @@
-//! All reads of a reconcile, and the clock. Objects come from shared watches, and what is known of the members from the
-//! prober. Before something is taken away, all of it is read live.
+//! All reads of a reconcile, and the clock. Objects come from shared watches, and what is known about the members comes
+//! from the prober. Before a dangerous step, the EtcdCluster, the Cluster, the Machines and the members are read live;
+//! Secrets, configs and the template still come from watches.
 
 mod begun;
 mod certificates;
@@ -35,7 +36,8 @@ pub(crate) async fn observe(context: &Context, etcd: Arc<EtcdCluster>) -> Result
     read(context, etcd, &machines, false).await
 }
 
-/// Reads it again: the EtcdCluster and its Machines from the API server, and the members by asking each of them now.
+/// Reads it again: the EtcdCluster, its Cluster and its Machines from the API server, and the members by asking each of
+/// them now.
 pub(crate) async fn observe_live(context: &Context, before: &Observation) -> Result<Observation> {
     let (namespace, name) = (before.etcd.namespace().unwrap_or_default(), before.etcd.name_any());
     let etcds: Api<EtcdCluster> = Api::namespaced(context.shared.client.clone(), &namespace);
@@ -46,7 +48,7 @@ pub(crate) async fn observe_live(context: &Context, before: &Observation) -> Res
     }
     let api = apply::dynamic(&context.shared.client, context.machines.resource(), &namespace);
     let labels = match &before.cluster {
-        // Cluster API restores this label; ours may have been taken away.
+        // Cluster API restores this label. A person may have removed ours.
         ClusterLink::One(cluster) => format!("{}={}", names::CLUSTER_NAME_LABEL, cluster.name),
         _ => format!("{}={name}", names::ETCD_CLUSTER_LABEL),
     };
@@ -54,7 +56,8 @@ pub(crate) async fn observe_live(context: &Context, before: &Observation) -> Res
     let ours = machines.items.into_iter().filter(|machine| is_controlled_by(machine, &uid));
     let mut live = read(context, Arc::new(etcd), &ours.map(Arc::new).collect::<Vec<_>>(), true).await?;
     if let ClusterLink::One(cluster) = &mut live.cluster {
-        // It may have been paused a moment ago. There is no permission to get one, only to list them.
+        // The Cluster may have been paused a moment ago. This controller has the permission to list Clusters, and not
+        // to get one.
         let api = apply::dynamic(&context.shared.client, context.clusters.resource(), &namespace);
         let this_one = ListParams::default().fields(&format!("metadata.name={}", cluster.name));
         let found = api.list(&this_one).await.doing(|| format!("reading Cluster {}", cluster.name))?;
@@ -89,7 +92,7 @@ async fn read(
             observation.admitted = secret_text(&secret, names::ADMITTED).map(|text| admission::decode(&text));
         }
         observation.bootstrapped = bootstrapped(&context.secrets, &namespace, &observation);
-        // A deletion asks nothing of etcd: it must not wait for members that hang.
+        // A deletion of the EtcdCluster asks nothing of etcd, so that it does not wait for members that hang.
         if observation.etcd.metadata.deletion_timestamp.is_none() {
             let (certificates, ca) = certificates::read(context, &observation, &cluster).await?;
             observation.certificates = certificates;
@@ -109,7 +112,7 @@ async fn read(
     Ok(observation)
 }
 
-/// By our label, which a person may take away: whoever does so says that the object is not ours.
+/// Objects by our label. A person who removes the label says that the object is not ours.
 const BY_LABEL: Index = Index::new("etcd cluster label", |object| {
     object.labels().get(names::ETCD_CLUSTER_LABEL).cloned().into_iter().collect()
 });
@@ -126,7 +129,7 @@ fn not_owned(machines: &Cached, namespace: &str, etcd: &EtcdCluster) -> Vec<Stri
     others
 }
 
-/// The configs that Machines refer to.
+/// Reads the configs that Machines refer to.
 fn read_configs(configs: &Cached, namespace: &str, observation: &mut Observation) {
     for machine in observation.machines.values() {
         let reference = machine.bootstrap_config.as_ref().filter(|config| config.kind == EtcdadmConfig::kind(&()));
@@ -153,7 +156,8 @@ fn init_secret(secrets: &Cached, namespace: &str, cluster: &str, uid: &str) -> O
     secrets.get(namespace, &names::init_secret(cluster)).filter(|secret| is_controlled_by(secret.as_ref(), uid))
 }
 
-/// When each Machine got its bootstrap data. Those of an earlier Machine of the same name are older than the Machine.
+/// When each Machine got its bootstrap data. Bootstrap data that is older than the Machine belongs to an earlier
+/// Machine of the same name, and does not count.
 fn bootstrapped(secrets: &Cached, namespace: &str, observation: &Observation) -> BTreeMap<String, Timestamp> {
     let of = |machine: &MachineView| {
         let made = secrets.get(namespace, &machine.name)?.creation_timestamp()?.0;
@@ -162,8 +166,9 @@ fn bootstrapped(secrets: &Cached, namespace: &str, observation: &Observation) ->
     observation.machines.values().filter_map(of).collect()
 }
 
-/// From a watch, so it costs nothing to look also when no Machine is missing: its owner may be. Not where etcd goes without its
-/// Cluster.
+/// Whether the template is needed. It comes from a watch, so the look-up costs nothing. It is made even if no Machine
+/// is missing, because the template may lack its owner. No template is needed if the EtcdCluster is being deleted and
+/// its Cluster is not.
 fn needs_template(observation: &Observation) -> bool {
     let going = observation.etcd.metadata.deletion_timestamp.is_some();
     matches!(&observation.cluster, ClusterLink::One(cluster) if cluster.deleting || !going)

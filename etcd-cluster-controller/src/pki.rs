@@ -1,6 +1,6 @@
-//! Certificates: the CA of an etcd cluster, and what it signs. Keys are ECDSA P-256.
+//! Certificates: the CA of an etcd cluster, and what the CA signs. Keys that are made here are ECDSA P-256.
 //!
-//! Not pure (keys are random), so only `execute` and `observe` use it.
+//! Not pure, because keys are random, so only `execute` and `observe` use it.
 
 mod ca_key;
 mod judged;
@@ -24,13 +24,15 @@ use x509_parser::prelude::{FromDer as _, X509Certificate};
 const CA_LIFE: Duration = Duration::days(3650);
 /// How long this controller's client certificate is valid.
 const CONTROLLER_LIFE: Duration = Duration::days(365);
-/// How long the API servers' client certificate is valid. A control-plane machine gets a copy when it is made, and no
-/// other ever. The members' certificates last a year, and the control plane rolls out with the members: so a copy that
-/// is good for more than a year outlives its machine.
+/// How long the API servers' client certificate is valid. A control-plane machine gets a copy when it is made, and
+/// never gets another one. The members' certificates last a year, and the control plane rolls out with the members, so
+/// a control-plane machine lives for a year at most. A copy that is valid for more than a year therefore outlives its
+/// machine.
 const API_SERVER_LIFE: Duration = Duration::days(730);
-/// How long the client certificate for Prometheus is valid. It cannot be revoked, and it opens all of etcd.
+/// How long the client certificate for Prometheus is valid. It cannot be revoked, and it gives access to all of etcd.
 const METRICS_LIFE: Duration = Duration::days(90);
-/// Clocks of machines may be behind ours by this much: as in etcdadm, whose machines set theirs while they boot.
+/// How far the clock of a machine may be behind ours. It is the same as in etcdadm, because machines set their clocks
+/// only while they boot.
 const CLOCK_SKEW: Duration = Duration::hours(24);
 
 /// A certificate and its key, in PEM.
@@ -38,7 +40,7 @@ const CLOCK_SKEW: Duration = Duration::hours(24);
 pub(crate) struct CertAndKey {
     /// The certificate.
     pub(crate) cert: String,
-    /// Its private key (PKCS#8).
+    /// Its private key. A key that was made here is PKCS#8; for the key of a CA that a user provides, see `ca_key.rs`.
     pub(crate) key: String,
 }
 
@@ -71,7 +73,8 @@ impl Client {
         }
     }
 
-    /// etcd does not look at it. Where it is shown by mistake, as to an API server, it should give no rights.
+    /// The organization in the certificate's subject. etcd ignores it. The certificate for Prometheus has none, so that
+    /// it gives no rights if it is shown to an API server by mistake.
     fn organization(self) -> Option<&'static str> {
         (self != Self::Metrics).then_some("system:masters")
     }
@@ -98,12 +101,12 @@ pub(crate) fn new_client(ca: &CertAndKey, client: Client, now: OffsetDateTime) -
     Ok(CertAndKey { cert: params.signed_by(&key, &issuer)?.pem(), key: key.serialize_pem() })
 }
 
-/// Says what is wrong with a CA that somebody else has made, in words for its owner.
+/// Checks a CA that a user has made. The error says what is wrong, in words for its owner.
 fn check_ca(ca: &CertAndKey) -> Result<(), String> {
     check_authority(ca.cert.as_bytes(), ca.key.as_bytes()).map_err(|invalid| invalid.to_string())
 }
 
-/// Whether one of the certificates of a CA has signed a certificate. Several: a CA that is being exchanged.
+/// Whether one of a CA's certificates has signed a certificate. A CA that is being exchanged has several.
 pub(crate) fn is_signed_by(cert: &str, authorities: &str) -> bool {
     let Ok(leaf) = CertificateDer::from_pem_slice(cert.as_bytes()) else { return false };
     let Ok((_, leaf)) = X509Certificate::from_der(&leaf) else { return false };
@@ -113,7 +116,7 @@ pub(crate) fn is_signed_by(cert: &str, authorities: &str) -> bool {
     })
 }
 
-/// Whether the certificates of two CAs have no key in common. Not where one of them cannot be read.
+/// Whether the certificates of two CAs have no key in common. False if the certificates of either CA cannot be read.
 pub(crate) fn is_another_ca(one: &str, other: &str) -> bool {
     let keys = |authorities: &str| -> BTreeSet<Vec<u8>> {
         let authorities = CertificateDer::pem_slice_iter(authorities.as_bytes()).filter_map(Result::ok);
@@ -124,19 +127,19 @@ pub(crate) fn is_another_ca(one: &str, other: &str) -> bool {
     !one.is_empty() && !other.is_empty() && one.is_disjoint(&other)
 }
 
-/// From when until when a certificate is good.
+/// The time in which a certificate is valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Validity {
     pub(crate) from: Timestamp,
     pub(crate) until: Timestamp,
 }
 
-/// From when until when a certificate is good.
+/// The time in which a certificate in PEM is valid.
 pub(crate) fn validity(cert: &str) -> Option<Validity> {
     validity_of(&CertificateDer::from_pem_slice(cert.as_bytes()).ok()?)
 }
 
-/// The same of a certificate in DER.
+/// The time in which a certificate in DER is valid.
 pub(crate) fn validity_of(der: &[u8]) -> Option<Validity> {
     let (_, certificate) = X509Certificate::from_der(der).ok()?;
     let at = |seconds| Timestamp::from_second(seconds).ok();
@@ -224,7 +227,7 @@ mod tests {
         assert!(!is_signed_by("nonsense", &ca.cert));
     }
 
-    /// What OpenSSL, kubeadm and cfssl have written over the years.
+    /// CAs as OpenSSL, kubeadm and cfssl have written them over the years.
     #[test]
     fn a_ca_of_any_usual_kind_signs() {
         let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../etcdadm/src/pki/testdata");

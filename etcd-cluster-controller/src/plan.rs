@@ -1,7 +1,8 @@
-//! What to do next. Total and pure: everything it depends on is in the [`Observation`].
+//! Decides what to do next. The plan is a total and pure function: everything that it depends on is in the
+//! [`Observation`].
 //!
-//! The rules are asked in their order, and the first that has an answer decides. A rule may rely on all that the rules
-//! before it let pass: after `link`, for example, there is a Cluster, and it is not being deleted.
+//! The rules run in their order, and the first rule that has an answer decides. A rule may rely on everything that the
+//! rules before it let pass: after `link`, for example, there is a Cluster, and it is not being deleted.
 
 mod begun;
 mod beside;
@@ -64,7 +65,7 @@ pub use step::{Plan, Step, WhyDeleted};
 pub(crate) use template::owns_template;
 pub(crate) use upgrade::refusal as version_refusal;
 
-/// The rules, in the order in which they are asked.
+/// The rules, in the order in which they run.
 const RULES: &[fn(&View<'_>) -> Option<Plan>] = &[
     paused,
     deletion::plan,
@@ -87,24 +88,25 @@ const RULES: &[fn(&View<'_>) -> Option<Plan>] = &[
     identity::tidy,
 ];
 
-/// What was decided.
+/// What the plan has decided.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Decision {
-    /// What is done next.
+    /// The next step, or why there is none.
     pub next: Plan,
     /// What the control plane is told.
     pub publish: Publish,
-    /// What all of it leads to.
+    /// The state that the steps lead to.
     pub goal: Goal,
 }
 
-/// What the rules look at.
+/// What the rules read.
 pub(crate) struct View<'a> {
     pub(crate) observation: &'a Observation,
     pub(crate) roster: Roster<'a>,
-    /// Names of Machines that match the spec, once somebody has asked: comparing them costs more than the rest of a plan.
+    /// Names of the Machines that match the spec. Computed on first use, because comparing them costs more than the
+    /// rest of a plan.
     up_to_date: OnceCell<BTreeSet<String>>,
-    /// The lists of endpoints in use, once somebody has asked: several rules do, for each member.
+    /// The lists of endpoints in use. Computed on first use, because several rules need them for each member.
     in_use: OnceCell<EndpointLists>,
 }
 
@@ -128,23 +130,24 @@ impl<'a> View<'a> {
         self.up_to_date.get_or_init(all).contains(&machine.name)
     }
 
-    /// Whether etcd has come up once. A new CA or a second "first" member would then mean a second, empty etcd.
+    /// Whether etcd has begun: it is known to have been initialized. From then on, a new CA or another first member
+    /// would mean a second, empty etcd.
     pub(crate) fn has_begun(&self) -> bool {
         self.observation.init_urls.is_some() || self.observation.etcd.has_begun()
     }
 
-    /// Whether a member leaves before its replacement joins, as there is no room for both.
+    /// Whether a member leaves before its replacement joins, because there is no room for both (`maxSurge: 0`).
     pub(crate) fn removes_first(&self) -> bool {
         self.observation.etcd.spec.removes_first()
     }
 
-    /// Whether there may be another Machine. Where there is no room for more than are wanted, those on their way out
-    /// take it until they are gone.
+    /// Whether there is room for another Machine. With `maxSurge: 0` there may be no more Machines than wanted, and a
+    /// Machine that is being deleted takes up room until it is gone.
     pub(crate) fn has_room(&self) -> bool {
         !self.removes_first() || self.observation.machines.len() < self.wanted()
     }
 
-    /// Members that are wanted.
+    /// The number of members that the spec wants.
     pub(crate) fn wanted(&self) -> usize {
         usize::try_from(self.observation.etcd.spec.replicas).unwrap_or(0)
     }
@@ -162,15 +165,15 @@ pub(crate) fn decide(view: &View<'_>) -> Decision {
     Decision { publish: publish::publish(view, &goal, &next), next, goal }
 }
 
-/// A pause stops everything, a deletion too, as everywhere in Cluster API. So does the mark of what clusterctl has
-/// moved away. That is not reported as a pause: the admission policy lets an object go that is marked and paused, and
-/// then the mark alone would be enough.
+/// A pause stops everything, including a deletion, as everywhere in Cluster API. So does the mark that clusterctl puts
+/// on an object that it has moved away. The mark is not reported as a pause: the admission policy admits the deletion
+/// of an object that is marked and reported as paused, so the mark alone would then be enough.
 fn paused(view: &View<'_>) -> Option<Plan> {
     let pause = pause(view.observation).map(|what| wait(reasons::PAUSED, what));
     pause.or_else(|| moved::away(view.observation).map(|what| wait(reasons::MOVED_AWAY, what)))
 }
 
-/// Whether nothing is changed, by a pause or by the mark of a move.
+/// Whether this controller changes nothing, because of a pause or because of the mark of a move.
 pub(crate) fn is_left_alone(observation: &Observation) -> bool {
     pause(observation).is_some() || moved::away(observation).is_some()
 }

@@ -1,22 +1,22 @@
-//! One prober for the members of all clusters, beside the reconciles.
+//! One prober for the members of all clusters. It runs beside the reconciles.
 //!
 //! ```text
-//! reconcile: prober.set(etcd, uid, wanted) whom to probe and how often; each time, cheap if nothing has changed
+//! reconcile: prober.set(etcd, uid, wanted) sets the targets and the interval; cheap if nothing has changed
 //!            prober.snapshot(uid)          what is known: a probe for each target, and the member list
 //!            prober.refresh(uid).await     the same, asked again now: right before a membership change
 //!            prober.forget(uid)            the EtcdCluster is gone
-//!            prober.retain(exists)         now and then: those that went without a last reconcile
+//!            prober.retain(exists)         now and then: forgets those that went without a last reconcile
 //! prober:    changes <- etcd               something that matters has changed (prober/verdict.rs): reconcile it
 //! ```
 //!
 //! Guarantees:
-//! - A cluster that hangs does not delay another: each has a task of its own, and no probe takes longer than 5 s for each
-//!   address.
-//! - At most 128 requests are under way at once, 32 of them kept for `refresh`. If more than some 750 members are silent
-//!   at the same time, probes get so far apart that no run of failures becomes long. That is meant: nothing is repaired
-//!   when so much looks bad at once.
+//! - A cluster that hangs does not delay another cluster: each cluster has a task of its own, and no probe takes longer
+//!   than 5 s for each address.
+//! - At most 128 requests are under way at the same time, 32 of them kept for `refresh`. If more than some 750 members
+//!   are silent at the same time, the time between two probes of a member gets so long that no run of failures becomes
+//!   long. That is intended: nothing is repaired when so much looks bad at once.
 //! - The list of a cluster other than the recorded one is never reported as the member list.
-//! - A target that is new, or whose addresses, expected member or eagerness have changed, is probed at once.
+//! - A target that is new, or whose addresses, expected member or eagerness have changed, is probed immediately.
 
 mod breaking;
 mod cadence;
@@ -44,36 +44,37 @@ use std::time::Duration;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
 
-/// Requests that may be under way at once for the rounds of all clusters.
+/// How many requests may be under way at the same time for the rounds of all clusters.
 const IN_ROUNDS: usize = 96;
-/// Those that are kept for [`Prober::refresh`], so that a change never waits for members that hang.
+/// How many more are kept for [`Prober::refresh`], so that a membership change never waits for members that hang.
 const LIVE: usize = 32;
 
-/// Whom to probe, and what to expect.
+/// The members of one cluster to probe, and what to expect.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Probes {
-    /// The CA that the members trust, and that has signed their certificates. `None`: it cannot be read at the moment, and
-    /// the earlier one stays in use.
+    /// The CA that the members trust, and that has signed their certificates. `None`: it cannot be read at the moment,
+    /// so the previous CA stays in use.
     pub(crate) ca: Option<CertAndKey>,
     /// The recorded cluster ID, if one is recorded.
     pub cluster_id: Option<u64>,
-    /// Those to probe.
+    /// The members to probe.
     pub targets: Vec<Target>,
     /// Time between two probes of a settled member.
     pub interval: Duration,
-    /// How long a member has to fail to be unhealthy: the EtcdCluster is reconciled when this is reached.
+    /// How long a member has to fail to be unhealthy. The EtcdCluster is reconciled when a member has failed for as
+    /// long.
     pub unhealthy_after: Duration,
-    /// How much longer a stranger may have to fail: it is reconciled then too.
+    /// How much longer a stranger may have to fail. The EtcdCluster is reconciled at that time as well.
     pub grace: Duration,
 }
 
 /// The member of one Machine, or a stranger.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
-    /// Which member it is.
+    /// The member that it is about.
     pub key: TargetKey,
-    /// Client URLs to ask, in this order, until the expected member answers: the Machine's address first, then where the
-    /// member served last.
+    /// Client URLs to ask, in this order, until the expected member answers: the Machine's address first, then where
+    /// the member served last.
     pub urls: Vec<String>,
     /// ID of the member that is expected there, if that is recorded.
     pub member_id: Option<u64>,
@@ -95,7 +96,7 @@ struct Shared {
     metrics: ProbeMetrics,
 }
 
-/// One cluster, with the task that looks after it. The task ends when the entry is dropped.
+/// One cluster, with the task that probes its members. The task ends when the entry is dropped.
 struct Entry {
     cluster: Arc<Cluster>,
     task: JoinSet<()>,
@@ -114,7 +115,7 @@ impl Prober {
         Self { clusters: Mutex::default(), shared: Arc::new(shared) }
     }
 
-    /// Says whom to probe from now on. The first call for a `uid` begins to probe.
+    /// Sets the targets from now on. The first call for a `uid` starts the probes.
     ///
     /// # Panics
     /// Outside of a Tokio runtime.
@@ -149,15 +150,15 @@ impl Prober {
         self.clusters.lock().unwrap_or_else(PoisonError::into_inner).remove(uid);
     }
 
-    /// Forgets the clusters for whose UID `exists` answers no: an EtcdCluster whose finalizer was removed by hand goes
-    /// without a last reconcile.
+    /// Forgets the clusters for whose UID `exists` returns false. An EtcdCluster whose finalizer was removed by hand
+    /// goes without a last reconcile.
     pub fn retain(&self, exists: impl Fn(&str) -> bool) {
         self.clusters.lock().unwrap_or_else(PoisonError::into_inner).retain(|uid, _| exists(uid));
     }
 
-    /// Probes every target and reads the member list again, and answers what is known then. Every probe in the answer,
-    /// and the list if it is known, were begun after the call. Takes at most 5 s for each address of a target and 15 s for the
-    /// list, if the system is not overloaded.
+    /// Probes every target and reads the member list again, and returns what is known after that. Every probe in the
+    /// answer, and the list if it is known, was begun after the call. Takes at most 5 s for each address of a target
+    /// and 15 s for the list, if the system is not overloaded.
     pub async fn refresh(&self, uid: &str) -> Snapshot {
         let Some(cluster) = self.get(uid) else { return Snapshot::default() };
         let wanted = cluster.wanted();

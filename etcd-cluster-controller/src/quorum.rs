@@ -1,5 +1,5 @@
-//! What may be taken away from an etcd cluster. Nothing else makes the tokens that removing a member and letting its
-//! Machine go take: an unsafe order cannot be written down.
+//! What may be taken away from an etcd cluster. Only this module makes the tokens that are required to remove a member
+//! and to let its Machine go. So no other code can do this in an unsafe order.
 
 use crate::observation::{Membership, hex};
 use crate::roster::{Roster, Seat};
@@ -7,7 +7,8 @@ use api::etcd_cluster::{EtcdClusterSpec, EtcdClusterStatus, RemovalState, Remove
 use controller_support::external::MachineView;
 use std::collections::BTreeSet;
 
-/// How many further failures voters survive: those that are healthy beyond a quorum. Negative: the quorum is lost.
+/// How many more failures the voters survive: the number of healthy voters minus the quorum. Negative: the quorum is
+/// lost.
 #[must_use]
 pub fn survives(voters: usize, healthy: usize) -> i64 {
     let number = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
@@ -16,9 +17,10 @@ pub fn survives(voters: usize, healthy: usize) -> i64 {
 
 /// Permission to remove one member, made from one member list.
 ///
-/// Invariant: when it was made, the cluster would have survived at least as many failures without the member as with it,
-/// or as many as a healthy cluster of the wanted size does; with `maxSurge: 0`, or all voters but one that are wanted would
-/// have been left, each of them well. Not `Clone`: one permission, one removal.
+/// Invariant: when the permission was made, the cluster would have survived at least as many failures without the
+/// member as with it, or as many as a healthy cluster of the wanted size does. With `maxSurge: 0`, it was enough that
+/// at least as many voters as wanted, less one, would have been left, each of them well. Not `Clone`: one permission,
+/// one removal.
 #[derive(Debug, PartialEq, Eq)]
 pub struct MayRemove {
     member_id: u64,
@@ -49,31 +51,34 @@ pub enum Refusal {
     NotListed,
     /// It is the only voter: the data would go with it.
     OnlyVoter,
-    /// Too few failures would be survived afterwards.
+    /// The cluster would survive too few failures afterwards.
     TooFewWouldBeLeft {
-        /// How many are survived now.
+        /// How many failures the cluster survives now.
         now: i64,
-        /// How many would be survived without the member.
+        /// How many failures the cluster would survive without the member.
         after: i64,
-        /// Healthy voters that would be left, and all voters that would be.
+        /// How many healthy voters would be left, and how many voters in all.
         left: (usize, usize),
     },
-    /// All others that are well are let go, and take their data with them.
+    /// All other voters that are well are let go, and take their data with them.
     NobodyStays,
-    /// The quorum would hang on machines that are let go, and that may vote in their last moments.
+    /// The quorum would depend on machines that are let go, and that may vote in their last moments.
     HangsOnReleased,
 }
 
-/// Whether a member may be removed: afterwards the cluster survives at least min(what it survives now, f), where f is
-/// what a healthy cluster of `replicas` survives. A voter not known to be healthy counts as unhealthy, with one
-/// exception: the member itself, unless it is known to be unhealthy, may be one that the cluster lives on, so what it
-/// gives counts as lost. And the quorum has to stay however many of those that were let go vote in their last moments;
-/// where it would not stay with the member either, it is not nearer to being lost. Whatever becomes of the quorum, a
-/// voter that may have the data does not go before those that are let go: one that is well, and is not let go, has to
-/// be left.
+/// Whether a member may be removed. Afterwards the cluster has to survive at least min(what it survives now, f)
+/// failures, where f is what a healthy cluster of `replicas` survives. A voter that is not known to be healthy counts
+/// as unhealthy, with one exception: unless it is known to be unhealthy, the member itself may be one that the quorum
+/// depends on, so its vote counts as lost by the removal.
 ///
-/// With `maxSurge: 0` a replacement has no room before the member is gone. So one may leave where all the others are well, and
-/// at most one fewer than wanted: a quorum is left, and no second one leaves before the replacement votes.
+/// The quorum also has to stay, however many released machines vote in their last moments. If it would not stay with
+/// the member either, the removal must not bring the quorum nearer to being lost. Whatever happens to the quorum, a
+/// voter that may have the data does not go before the released ones: a voter that is well and not released has to be
+/// left.
+///
+/// With `maxSurge: 0`, there is no room for a replacement before the member is gone. So a member may leave if all the
+/// others are well, and are at most one fewer than wanted. Then a quorum is left, and no second member leaves before
+/// the replacement votes.
 ///
 /// # Errors
 /// Why not.
@@ -116,12 +121,13 @@ pub fn may_remove(roster: &Roster<'_>, member_id: u64, spec: &EtcdClusterSpec) -
     Ok(MayRemove { member_id, list })
 }
 
-/// How many of those that were let go may vote in their last moments. Of the seats, only some are counted.
+/// How many of the released machines may still vote in their last moments, among the seats that `counts` accepts.
 fn coming(roster: &Roster<'_>, counts: impl Fn(&Seat<'_>) -> bool) -> usize {
     roster.seats.iter().filter(|seat| counts(seat) && seat.released && seat.may_vote).count()
 }
 
-/// How many further failures are survived when so many of them have come, and all that were let go are destroyed.
+/// How many more failures the voters survive when `come` of these machines have become voters and all released machines
+/// are destroyed.
 fn survives_coming(roster: &Roster<'_>, counts: impl Fn(&Seat<'_>) -> bool, come: usize) -> i64 {
     let voters = || roster.voters().filter(|seat| counts(seat));
     survives(voters().count() + come, voters().filter(|seat| !seat.released && seat.is_well()).count())
@@ -142,7 +148,8 @@ pub struct MemberGone {
     machine_uid: String,
 }
 
-/// Proof that a Machine is not, and has never been, a member, and that etcd survives if it becomes one in its last moments.
+/// Proof that a Machine is not and has never been a member, and that etcd survives if it becomes one in its last
+/// moments.
 #[derive(Debug, PartialEq, Eq)]
 pub struct NeverMember {
     machine_uid: String,
@@ -161,9 +168,10 @@ impl MayGo {
     }
 }
 
-/// The member of a Machine has left etcd, by us or by somebody else, and a linearizable list has no member of that
-/// Machine. A machine may add its member once more if that had not started, and if it has removed it itself, as a
-/// learner that has lost its data: then it goes as one that has never been a member does.
+/// Proof that the member of a Machine has left etcd, whoever removed it, and that a linearizable list has no member of
+/// that Machine. A machine may add its member once more if the member had not started, or if the machine has removed
+/// its own learner because it had lost its data. Then its Machine goes under the conditions for one that has never been
+/// a member.
 #[must_use]
 pub fn member_gone(roster: &Roster<'_>, records: &[RemovedMember], machine: &MachineView) -> Option<MayGo> {
     let record = records.iter().find(|record| record.machine_uid == machine.uid)?;
@@ -183,10 +191,12 @@ pub fn member_gone(roster: &Roster<'_>, records: &[RemovedMember], machine: &Mac
     gone.then(|| MayGo::MemberGone(MemberGone { machine_uid: machine.uid.clone() }))
 }
 
-/// The Machine was never admitted; or it was, and neither the member list nor the status knows of a member of it, nor of one
-/// that may be its own, no member of the list answers there but one that is another Machine's by name, and it has not joined
-/// within its grace. Nothing keeps its machine from joining later, voting, and taking the quorum with it when it is destroyed:
-/// so it goes only where etcd survives that. Before etcd has begun there is no member to lose.
+/// Proof that a Machine has never been a member. The Machine was never admitted; or it has not joined within its grace,
+/// and neither the member list nor the status knows of its member, or of a member that may be its own, and no member of
+/// the list answers at its address, except one that belongs to another Machine by its name.
+///
+/// Nothing keeps its machine from joining later, voting, and taking the quorum with it when it is destroyed. So the
+/// Machine goes only if etcd survives that. Before etcd has begun, there is no member to lose.
 #[must_use]
 pub fn never_member(
     roster: &Roster<'_>,
@@ -206,14 +216,14 @@ pub fn never_member(
         .then(|| MayGo::NeverMember(NeverMember { machine_uid: machine.uid.clone() }))
 }
 
-/// Whether the quorum stays if the machine of a seat without a member votes in its last moments, where it can, and is
-/// destroyed.
+/// Whether the quorum stays if the machine of a seat without a member votes in its last moments, as far as it can, and
+/// is then destroyed.
 fn goes_safely(roster: &Roster<'_>, seat: &Seat<'_>, machine: &MachineView) -> bool {
     let is_other = |seat: &Seat<'_>| seat.machine.is_none_or(|other| other.name != machine.name);
     !seat.may_vote || survives_coming(roster, is_other, coming(roster, is_other) + 1) >= 0
 }
 
-/// For the rule that has found the EtcdCluster being deleted.
+/// Proof for the rule that has found that the EtcdCluster is being deleted.
 #[must_use]
 pub fn cluster_going(etcd_deleting: bool) -> Option<ClusterGoing> {
     etcd_deleting.then_some(ClusterGoing(()))
@@ -338,12 +348,13 @@ mod tests {
         #[test]
         fn no_permission_takes_away_what_is_needed(
             replicas in prop::sample::select(vec![1, 3, 5, 7]),
-            // Of each member: learner; healthy, unhealthy, failing for a moment, not known at all, or not asked just now.
+            // Of each member: whether it is a learner; and whether it is healthy, unhealthy, failing for a moment, not
+            // known at all, or not asked just now.
             members in prop::collection::vec((any::<bool>(), 0..5_u8), 1..12),
             target in 0..11_usize,
             // Whether a member leaves before its replacement joins.
             removes_first in any::<bool>(),
-            // Machines that are let go and may join in their last moments.
+            // Released machines that may join in their last moments.
             late in 0..3_usize,
         ) {
             let mut story = Story::with_voters(replicas, 0);

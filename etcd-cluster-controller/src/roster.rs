@@ -1,5 +1,5 @@
-//! The roster: one seat for each Machine and each member, with a verdict on the member. Pure. The plan and the status both
-//! read it, so that they cannot disagree on who is well.
+//! The roster: one seat for each Machine and each member, with a verdict on the member. Pure. Both the plan and the
+//! status read it, so that they agree on which members are healthy.
 
 mod excuse;
 pub(crate) mod strangers;
@@ -19,25 +19,27 @@ use verdict::{NEW, UNPLACED, explain, explain_no_member, verdict};
 /// A Machine, a member, or both.
 #[derive(Clone, Debug)]
 pub struct Seat<'a> {
-    /// The Machine. `None`: it is gone, or was never ours.
+    /// The Machine. `None`: it is gone, or was never a Machine of this EtcdCluster.
     pub machine: Option<&'a MachineView>,
-    /// The member with its ID. `None`: the Machine has not become one, or no longer is one.
+    /// The member and its ID. `None`: the Machine has not become a member, or is not a member any more.
     pub member: Option<(u64, Member)>,
     /// The latest probe.
     pub probe: Option<&'a Probe>,
-    /// How the member is. Of a Machine that is not a member it says how far it has got.
+    /// The health of the member. If the Machine is not a member, it says how far the Machine has got.
     pub verdict: Verdict,
-    /// The member counts as healthy in the status: it is, or was and has not failed for long enough.
+    /// The member counts as healthy in the status: it is healthy, or it was healthy and has not failed for long enough.
     pub counts: bool,
     /// The Machine may become a member, or is one.
     pub admitted: bool,
-    /// The Machine boots, and may become a member at any moment.
+    /// The Machine is admitted, within its grace and not a member yet: it may become a member at any moment.
     pub joining: bool,
     /// The member had a Machine, and that is gone.
     pub orphaned: bool,
-    /// The member runs on no Machine, and none on its way can be its own, whose address a watch may show late.
+    /// The member runs on no Machine, and does not belong to a Machine on its way either. A watch may show the address
+    /// of such a Machine late.
     pub stray: bool,
-    /// It does not vote, and nothing keeps it from doing so: its Machine has bootstrap data.
+    /// The seat does not vote, but may come to vote: its member is a learner, or its Machine has bootstrap data and may
+    /// still add itself to etcd.
     pub may_vote: bool,
     /// The Machine goes without waiting for us, or is about to.
     pub released: bool,
@@ -56,7 +58,7 @@ impl Seat<'_> {
         self.member.as_ref().is_some_and(|(_, member)| !member.learner)
     }
 
-    /// The member's etcd has started: it has told its name. By then its machine has a record of it.
+    /// The member's etcd has started: it has published its name. By then its machine has a record of the member.
     #[must_use]
     pub fn has_started(&self) -> bool {
         self.member.as_ref().is_some_and(|(_, member)| !member.name.is_empty())
@@ -68,8 +70,9 @@ impl Seat<'_> {
         matches!(self.verdict, Verdict::Healthy { .. })
     }
 
-    /// It is healthy, and the latest check itself has found it so. A healthy run goes on for a while where this controller
-    /// cannot ask; and of a voter that was a learner at that check nothing says that it serves as a voter.
+    /// The member is healthy, and the latest check itself found it healthy in its present role. A healthy run lasts for
+    /// a while after this controller can no longer ask, and a voter that was a learner at its latest check has not
+    /// shown yet that it serves as a voter.
     #[must_use]
     pub fn is_well(&self) -> bool {
         let now = self.probe.filter(|probe| probe.outcome.kind() == RunKind::Healthy).and_then(Probe::report);
@@ -88,36 +91,36 @@ impl Seat<'_> {
         matches!(self.verdict, Verdict::Failing { .. } | Verdict::Unhealthy { .. })
     }
 
-    /// It is known how the member is, and that does not change any moment.
+    /// The member is known to be healthy or unhealthy, and is not in between.
     #[must_use]
     pub fn is_settled(&self) -> bool {
         self.is_healthy() || self.is_unhealthy()
     }
 
-    /// Nothing is known of the member.
+    /// Nothing is known about the member's health.
     #[must_use]
     pub fn is_unknown(&self) -> bool {
         matches!(self.verdict, Verdict::Unknown { .. })
     }
 
-    /// The Machine had no address at the latest look at its member.
+    /// The Machine had no address at the latest probe.
     #[must_use]
     pub fn was_without_address(&self) -> bool {
         self.probe.is_some_and(|probe| probe.outcome == Outcome::NoAddress)
     }
 
-    /// No Machine is known to carry the member, and none that is gone did: it may be that of any Machine.
+    /// The member is not known to run on a Machine, and is not orphaned: it may belong to any Machine.
     fn is_unplaced(&self) -> bool {
         self.member.is_some() && self.machine.is_none() && !self.orphaned
     }
 
-    /// No Machine carries the member, nor will: the one that did is gone, or none ever did.
+    /// No Machine carries the member or will carry it: its Machine is gone, or it never had one.
     #[must_use]
     pub fn is_stranger(&self) -> bool {
         self.orphaned || self.stray
     }
 
-    /// The member is called after its Machine, so that it is no other Machine's.
+    /// The member is named after its Machine, so it does not belong to another Machine.
     pub(crate) fn is_namesake(&self) -> bool {
         self.machine.is_some_and(|machine| self.member.as_ref().is_some_and(|(_, member)| member.name == machine.name))
     }
@@ -128,7 +131,8 @@ impl Seat<'_> {
         self.machine.is_some_and(|machine| machine.deleting)
     }
 
-    /// The member leads, by its own word. One that no Machine carries may lead too, and hand over, as long as it answers.
+    /// The member reports that it leads. A member that no Machine carries may lead too, and may hand over leadership,
+    /// as long as it answers.
     #[must_use]
     pub fn leads(&self) -> bool {
         let answers = |probe: &&Probe| self.machine.is_none() && probe.outcome.kind() == RunKind::Healthy;
@@ -136,7 +140,7 @@ impl Seat<'_> {
         probe.and_then(Probe::report).is_some_and(|report| report.leader == report.member_id)
     }
 
-    /// What people call it: the member's name, the Machine's, or the ID.
+    /// The name for people: that of the member, otherwise that of the Machine, otherwise the ID.
     #[must_use]
     pub fn name(&self) -> String {
         let member = self.member.as_ref().map(|(_, member)| member.name.clone()).filter(|name| !name.is_empty());
@@ -144,7 +148,7 @@ impl Seat<'_> {
         member.or_else(machine).unwrap_or_else(|| self.id().map(hex).unwrap_or_default())
     }
 
-    /// Why the member is not well. Empty if it is.
+    /// Why the member is not healthy. Empty if it is.
     #[must_use]
     pub fn why(&self) -> &str {
         match &self.verdict {
@@ -153,7 +157,7 @@ impl Seat<'_> {
         }
     }
 
-    /// The same with the time, where that is known.
+    /// The same as `why`, with the time since when, if that is known.
     #[must_use]
     pub fn why_since(&self) -> String {
         let since = match &self.verdict {
@@ -164,22 +168,22 @@ impl Seat<'_> {
         since.map_or_else(|| self.why().to_owned(), |since| format!("{} (since {since:.0})", self.why()))
     }
 
-    /// Since when nothing is known of the member, by its checks. Not of one that is starting: its run begins anew when it
-    /// is known which member to expect.
+    /// Since when nothing is known about the member, by its checks. `None` for a member that is starting: its run
+    /// begins again when it is known which member to expect.
     fn unknown_since(&self) -> Option<Timestamp> {
         let probe = self.probe.filter(|probe| probe.run.kind != RunKind::Healthy && probe.expected == self.id())?;
         let starts = [NEW, UNPLACED].iter().any(|why| self.why().starts_with(why));
         (!starts).then_some(probe.run.since)
     }
 
-    /// The same as a sentence, with the member's name.
+    /// The same as `why_since`, after the member's name.
     #[must_use]
     pub fn describe(&self) -> String {
         format!("{}: {}", self.name(), self.why_since())
     }
 
-    /// Why the latest check of the member says nothing, also while it counts as healthy: see [`Seat::is_well`]. With the
-    /// time, where that is known.
+    /// Why the latest check of the member does not show that it is well, even while the member counts as healthy: see
+    /// [`Seat::is_well`]. With the time, if that is known.
     #[must_use]
     pub fn describe_check(&self) -> String {
         match self.probe {
@@ -200,13 +204,13 @@ impl Seat<'_> {
 /// All seats.
 #[derive(Clone, Debug)]
 pub struct Roster<'a> {
-    /// By Machine, then members without one.
+    /// Seats with a Machine, by the number in its name, and then seats of members without one.
     pub seats: Vec<Seat<'a>>,
     listed: bool,
 }
 
 impl<'a> Roster<'a> {
-    /// Whether the members are those of etcd's list, and not those that the status remembers.
+    /// Whether the members come from etcd's member list, and not from the status.
     #[must_use]
     pub fn is_listed(&self) -> bool {
         self.listed
@@ -217,7 +221,7 @@ impl<'a> Roster<'a> {
         self.seats.iter().filter(|seat| seat.is_voter())
     }
 
-    /// Since when no voter answers its checks. `None`: one does, or it is not known of each.
+    /// Since when no voter answers its checks. `None`: a voter answers, or has not been probed.
     #[must_use]
     pub fn silent_since(&self) -> Option<Timestamp> {
         let since = |seat: &Seat<'_>| {
@@ -243,21 +247,21 @@ impl<'a> Roster<'a> {
         self.seats.iter().find(|seat| seat.machine.is_some_and(|machine| machine.name == name))
     }
 
-    /// The member that answers at the address of a seat's Machine, if it may be that one's: one that is called after
-    /// another Machine is that Machine's, at an address that has changed hands.
+    /// The member that answers at the address of a seat's Machine, if it may belong to that Machine. A member that is
+    /// named after its own Machine does not: the address has passed to another machine.
     #[must_use]
     pub fn answering_at(&self, seat: &Seat<'_>) -> Option<&Seat<'a>> {
         let report = seat.probe.and_then(Probe::report)?;
         self.by_member(report.member_id).filter(|other| !other.is_namesake())
     }
 
-    /// The first member that no Machine is known to carry, and that never had one: it may be that of any Machine.
+    /// The first member that is not known to run on a Machine, and that never had one: it may belong to any Machine.
     #[must_use]
     pub fn unseated(&self) -> Option<&Seat<'a>> {
         self.seats.iter().find(|seat| seat.is_unplaced())
     }
 
-    /// Members that no Machine carries, nor will.
+    /// Members that no Machine carries or will carry.
     #[must_use]
     pub fn strangers(&self) -> Vec<&Seat<'a>> {
         self.seats.iter().filter(|seat| seat.is_stranger()).collect()
@@ -266,13 +270,13 @@ impl<'a> Roster<'a> {
 
 #[cfg(test)]
 impl<'a> Roster<'a> {
-    /// Made-up seats, of members as in etcd's list.
+    /// A roster of made-up seats, with members as if from etcd's member list.
     pub(crate) fn listed(seats: Vec<Seat<'a>>) -> Self {
         Self { seats, listed: true }
     }
 }
 
-/// Seats everybody.
+/// Makes the roster.
 #[must_use]
 pub fn roster(observation: &Observation) -> Roster<'_> {
     let remembered = || observation.etcd.status.iter().flat_map(|status| &status.members).filter_map(remembered);
@@ -280,8 +284,9 @@ pub fn roster(observation: &Observation) -> Roster<'_> {
         Some(members) => (members.iter().map(|(id, member)| (*id, member.clone())).collect(), true),
         None => (remembered().collect(), false),
     };
-    // One that only has a Machine's address comes after those that are known to be its member, and one that is dead after
-    // the one that answers there: also of two that are called after a Machine, which was made again under its old name.
+    // Members that are known to belong to a Machine come before members that only have its address, and members that
+    // answer come before dead ones. The same holds for two members that are named after one Machine, because that
+    // Machine was made again under its old name: the one that answers there comes first.
     members.sort_by_cached_key(|(id, member)| {
         let is_it = |report: &Report| report.member_id == *id;
         let named = observation.machines.contains_key(&member.name);
@@ -355,14 +360,15 @@ pub fn roster(observation: &Observation) -> Roster<'_> {
         let machine = seat.machine.filter(|machine| !machine.deleting && machine.addresses.is_empty());
         seat.admitted && seat.member.is_none() && machine.is_some_and(|machine| observation.is_in_grace(machine))
     };
-    // Machines whose members may show up any moment, before the Machines' addresses do.
+    // Booting Machines whose members may be listed before a watch shows the Machines' addresses.
     let expected = seats.iter().filter(booting).count();
-    // One that has failed for longer than any of them has been booting is not one of theirs.
+    // A member that is unhealthy has failed for longer than any of these Machines has been booting, so it does not
+    // belong to one of them.
     let may_be_theirs = |seat: &&Seat<'_>| seat.is_unplaced() && !seat.is_unhealthy();
     let is_too_many = seats.iter().filter(may_be_theirs).count() > expected;
     for seat in seats.iter_mut().filter(|seat| seat.is_unplaced()) {
         seat.stray = is_too_many || seat.is_unhealthy();
-        // Where the other members hear it, that is told instead.
+        // A reason that names the member's Machine says more, and stays.
         if !seat.stray && seat.why().starts_with(NO_MACHINE) {
             seat.verdict = Verdict::Unknown { why: UNPLACED.to_owned() };
         }
@@ -370,13 +376,14 @@ pub fn roster(observation: &Observation) -> Roster<'_> {
     Roster { seats, listed }
 }
 
-/// Whether this controller has removed the member of a Machine, whose machine has a record of it: it does not add itself again.
+/// Whether this controller has removed the member of a Machine, and the machine has a record of that member. Such a
+/// machine does not add itself again.
 pub(crate) fn has_left(observation: &Observation, machine: &MachineView) -> bool {
     let record = observation.removal_of(machine);
     record.is_some_and(|record| record.state == RemovalState::Removed && !record.never_started)
 }
 
-/// Machines in the order in which they were made: `x-9` before `x-10`.
+/// The sort key that puts Machines in the order in which they were made: `x-9` before `x-10`.
 fn number_and_name(name: &str) -> (u64, String) {
     (number(name).unwrap_or(u64::MAX), name.to_owned())
 }
@@ -387,7 +394,7 @@ pub fn number(name: &str) -> Option<u64> {
     name.rsplit_once('-')?.1.parse().ok()
 }
 
-/// A member as the status has it.
+/// A member as the status has it. `None`: its ID cannot be read.
 fn remembered(status: &MemberStatus) -> Option<(u64, Member)> {
     let urls = |url: &String| Some(url.clone()).filter(|url| !url.is_empty()).into_iter().collect();
     let member = Member {

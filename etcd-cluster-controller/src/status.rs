@@ -1,5 +1,6 @@
-//! The status that follows from what was observed and decided. Pure; what cannot be derived again (since when a member is
-//! well, what has once been true, what has been removed) is carried over from the status before.
+//! The status that follows from what was observed and decided. Pure. Facts that cannot be derived again are carried
+//! over from the previous status: since when a member has been healthy, what has been true once, and what has been
+//! removed.
 
 mod alarms;
 mod conditions;
@@ -66,8 +67,8 @@ pub fn status(observation: &Observation, decision: &Decision, failed: Option<&st
     status
 }
 
-/// The status where the API server refuses a read, so that nothing is observed: Ready says so, and the rest stays as
-/// it was.
+/// The status if the API server refuses a read, so that nothing was observed. Ready reports the refusal, and the rest
+/// stays as it was.
 #[must_use]
 pub(crate) fn unobserved(etcd: &EtcdCluster, message: &str, now: Timestamp) -> EtcdClusterStatus {
     let mut status = etcd.status.clone().unwrap_or_default();
@@ -89,8 +90,8 @@ pub fn differs(before: Option<&EtcdClusterStatus>, after: &EtcdClusterStatus) ->
     ours != *after
 }
 
-/// Whether the status may be left unwritten for a moment: everything that cannot be derived again is as before. What is left
-/// are words, counts and figures.
+/// Whether the status may be left unwritten for a moment: everything that cannot be derived again is as before. Only
+/// messages, counts and figures may differ.
 #[must_use]
 pub(crate) fn can_wait(before: Option<&EtcdClusterStatus>, after: &EtcdClusterStatus, next: &Plan) -> bool {
     let written = before;
@@ -103,7 +104,7 @@ pub(crate) fn can_wait(before: Option<&EtcdClusterStatus>, after: &EtcdClusterSt
                     && same_states(&before.conditions, &without_machines_ready(after).conditions)
                     && differs(written, after)
             }
-            // A person is to act, or to be told that all is well.
+            // A person has to act, or is told that all is well.
             Plan::Block(_) | Plan::Steady => {
                 let (old, new) = (without_machines_ready(&before), without_machines_ready(after));
                 let new = with_figures_of(&old, &new);
@@ -112,8 +113,8 @@ pub(crate) fn can_wait(before: Option<&EtcdClusterStatus>, after: &EtcdClusterSt
         }
 }
 
-/// Whether the status of what has failed, or was refused, may be left unwritten for a moment, in which it may be over:
-/// it only says so.
+/// Whether a status that reports a failure or a refusal may be left unwritten for a moment, because the failure may be
+/// over by then. That holds if the status reports nothing else.
 #[must_use]
 pub(crate) fn failure_can_wait(before: Option<&EtcdClusterStatus>, after: &EtcdClusterStatus) -> bool {
     let Some(written) = before else { return false };
@@ -136,7 +137,7 @@ fn loses_nothing(before: &EtcdClusterStatus, after: &EtcdClusterStatus) -> bool 
         up_to_date_replicas: before.up_to_date_replicas,
         ready_replicas: before.ready_replicas,
         available_replicas: before.available_replicas,
-        // The annotation has it.
+        // The annotation has this number.
         last_name_number: before.last_name_number,
         selector: before.selector.clone(),
         cluster_id: before.cluster_id.clone(),
@@ -147,9 +148,9 @@ fn loses_nothing(before: &EtcdClusterStatus, after: &EtcdClusterStatus) -> bool 
     kept == *before
 }
 
-/// A status, with what nobody waits for as it was before: how large the databases are, and that the first endpoints are in
-/// use. The annotation tells of those; where a replaced object has lost it, no list is as careful as the first one.
-/// Another list is not, so a change of the list counts.
+/// A status without the changes that nobody waits for: the sizes of the databases, and the first list of endpoints in
+/// use. The annotation has that list. If a replaced object has lost the annotation, a status without a list is as safe
+/// as one with the first list. A status with an older list is not, so a change from one list to another counts.
 fn with_figures_of(before: &EtcdClusterStatus, after: &EtcdClusterStatus) -> EtcdClusterStatus {
     let mut after = after.clone();
     if before.endpoints_in_use.is_empty() {
@@ -162,8 +163,8 @@ fn with_figures_of(before: &EtcdClusterStatus, after: &EtcdClusterStatus) -> Etc
     after
 }
 
-/// A status without what the Machines' own conditions add up to. Those change often while a Machine comes up, and nobody
-/// waits for them.
+/// A status without the condition that sums up the Machines' own conditions. Those change often while a Machine comes
+/// up, and nobody waits for them.
 fn without_machines_ready(status: &EtcdClusterStatus) -> EtcdClusterStatus {
     let mut status = status.clone();
     status.conditions.retain(|condition| condition.type_ != MACHINES_READY);

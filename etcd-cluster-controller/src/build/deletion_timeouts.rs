@@ -1,13 +1,13 @@
-//! How long Cluster API tries to drain and delete a Machine's Node, as `spec.machineTemplate` has it.
+//! How long Cluster API tries to drain and delete a Machine's Node, as set in `spec.machineTemplate`.
 
 use api::EtcdCluster;
 use api::etcd_cluster::MachineDeletion;
 use serde_json::{Value, json};
 
-/// Seconds that Cluster API takes for deleting a Node where nothing is set: its webhook writes them into every Machine.
+/// Cluster API's default for deleting a Node, in seconds. Its webhook writes this value into every Machine.
 const NODE_DELETION: i32 = 10;
 
-/// What Machines are to have. `None`: nobody has said, and Machines are left as they are.
+/// The time-outs that Machines are to have. `None`: the spec sets none, and Machines are left as they are.
 #[must_use]
 pub fn wanted_timeouts(etcd: &EtcdCluster) -> Option<MachineDeletion> {
     etcd.spec.machine_template.as_ref()?.spec.as_ref()?.deletion
@@ -26,7 +26,7 @@ pub fn same_timeouts(one: MachineDeletion, other: MachineDeletion) -> bool {
     meaning(one) == meaning(other)
 }
 
-/// Adds what is set to the spec of a new Machine, in the shape that its version has.
+/// Adds the time-outs that are set to the spec of a new Machine, in the form of the Machine's API version.
 pub(super) fn add(timeouts: MachineDeletion, spec: &mut Value, version: &str) {
     for (name, seconds) in [
         ("nodeDrainTimeout", timeouts.node_drain_timeout_seconds),

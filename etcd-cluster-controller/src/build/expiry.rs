@@ -11,7 +11,7 @@ fn window(etcd: &EtcdCluster) -> SignedDuration {
     SignedDuration::from_hours(24 * i64::from(etcd.spec.rollout_before.certificates_expiry_days))
 }
 
-/// When the certificate expires that the member of a Machine shows, or has last shown.
+/// When the certificate expires that the member of a Machine presented last.
 #[must_use]
 pub fn certificate_expires(etcd: &EtcdCluster, machine: &str) -> Option<Timestamp> {
     let mut members = etcd.status.iter().flat_map(|status| &status.members);
@@ -19,15 +19,15 @@ pub fn certificate_expires(etcd: &EtcdCluster, machine: &str) -> Option<Timestam
     Some(*expires)
 }
 
-/// From when on a Machine counts as one that does not match the spec, as its member's certificate expires. `None`: that is not
-/// known.
+/// From when on a Machine counts as outdated because its member's certificate expires. `None`: the expiry is not known.
 #[must_use]
 pub fn replaced_before_expiry(etcd: &EtcdCluster, machine: &str) -> Option<Timestamp> {
     certificate_expires(etcd, machine)?.checked_sub(window(etcd)).ok()
 }
 
-/// Whether the certificate of a Machine's member expires soon, and a new one would be good for longer. No certificate
-/// is good for longer than its CA: close to the end of that, a new Machine would be replaced as soon as it is there.
+/// Whether the certificate of a Machine's member expires soon, and a new certificate would be valid for longer. No
+/// certificate is valid for longer than its CA. So shortly before the CA expires, a new Machine would be due for
+/// replacement as soon as it exists.
 #[must_use]
 pub fn expires_soon(observation: &Observation, machine: &MachineView) -> bool {
     let Certificates::Ca { ca_expires: Some(ca_expires), .. } = observation.certificates else { return false };
@@ -41,7 +41,8 @@ mod tests {
     use super::*;
     use crate::fixture::{Story, certificates_of_ca_until, name};
 
-    /// Whether a member's Machine is replaced whose certificate is good for this long, with a CA that is good for so long.
+    /// Whether a Machine is replaced whose member's certificate is valid for `left` days, under a CA that is valid for
+    /// `ca_left` days.
     fn is_replaced(left: i64, ca_left: Option<i64>) -> bool {
         let mut story = Story::with_voters(1, 1);
         let now = story.observation.now;

@@ -1,4 +1,4 @@
-//! The three objects of a member: infrastructure, config and Machine, all of one name.
+//! The three objects of a member: infrastructure, config and Machine. All three have the same name.
 
 use super::{cloned_from, deletion_timeouts, labels, owner, version, wanted_timeouts};
 use api::etcd_cluster::LastRemediation;
@@ -23,7 +23,7 @@ pub struct MachineParts<'a> {
     pub infrastructure: &'a ApiResource,
     /// Failure domain of the Machine.
     pub failure_domain: Option<&'a str>,
-    /// The replacement that it is for.
+    /// The replacement that the Machine is made for.
     pub replaces: Option<&'a LastRemediation>,
 }
 
@@ -47,7 +47,7 @@ pub fn infrastructure(parts: &MachineParts<'_>, template: &DynamicObject) -> Res
     let annotations = metadata.annotations.get_or_insert_default();
     extend(annotations, inner.pointer("/metadata/annotations"));
     annotations.extend(cloned_from(parts.etcd));
-    // Our labels win: they are how the member is found.
+    // Our labels win: watches find the member's objects by them.
     metadata.labels.get_or_insert_default().extend(labels(parts.etcd, parts.cluster));
     let clone = DynamicObject::new(parts.name, parts.infrastructure).data(json!({"spec": spec}));
     Ok(DynamicObject { metadata, ..clone })
@@ -62,7 +62,7 @@ pub fn config(parts: &MachineParts<'_>) -> EtcdadmConfig {
         annotations.insert(names::MAX_LEARNERS_ANNOTATION.to_owned(), limit.clone());
     }
     let mut spec = parts.etcd.spec.etcdadm_config_spec.clone();
-    // The version is never left to the default of whichever release comes to read it.
+    // The version is always written down. Otherwise it would be the default of whichever release reads the config.
     if spec.etcd_version() != Some(version(parts.etcd)) {
         spec.version = Some(version(parts.etcd).to_owned());
         if let Some(cloud_init) = &mut spec.cloud_init_config {
@@ -72,7 +72,7 @@ pub fn config(parts: &MachineParts<'_>) -> EtcdadmConfig {
     EtcdadmConfig { metadata, spec, status: None }
 }
 
-/// The Machine. `kind` is the version of Machine to write.
+/// The Machine. `kind` has the API version in which the Machine is written.
 #[must_use]
 pub fn machine(parts: &MachineParts<'_>, kind: &ApiResource) -> DynamicObject {
     let mut metadata = metadata(parts, true);
@@ -81,18 +81,18 @@ pub fn machine(parts: &MachineParts<'_>, kind: &ApiResource) -> DynamicObject {
     // A deletion of the Machine waits until its member has left etcd.
     let hook = (names::PRE_TERMINATE_HOOK_ANNOTATION.to_owned(), names::PRE_TERMINATE_HOOK_OWNER.to_owned());
     annotations.extend([hook]);
-    // With it, the limits of replacements in a row outlive the status.
+    // With this annotation, the limits for replacements in a row still hold after the status is lost.
     if let Some(replaces) = parts.replaces.and_then(|replaces| serde_json::to_string(replaces).ok()) {
         annotations.insert(names::REMEDIATION_FOR_ANNOTATION.to_owned(), replaces);
     }
-    // Cluster API's own finalizer, as its MachineSets set it: otherwise the Machine's first reconcile does nothing else,
-    // and the next is a second later.
+    // Cluster API's own finalizer, which its MachineSets also set. Without it, the Machine's first reconcile would only
+    // add the finalizer, and the next one would come a second later.
     metadata.finalizers = Some(vec![names::MACHINE_FINALIZER.to_owned()]);
     let bootstrap = ApiResource::erase::<EtcdadmConfig>(&());
     let mut data = json!({
         "spec": {
             "clusterName": parts.cluster,
-            // Some infrastructure refuses a Machine without a version: it is that of etcd.
+            // Some infrastructure refuses a Machine without a version. The Machine gets the version of etcd.
             "version": format!("v{}", version(parts.etcd).trim_start_matches('v')),
             "bootstrap": {"configRef": reference(kind, &bootstrap, parts)},
             "infrastructureRef": reference(kind, parts.infrastructure, parts),
@@ -107,7 +107,7 @@ pub fn machine(parts: &MachineParts<'_>, kind: &ApiResource) -> DynamicObject {
     DynamicObject { metadata, ..DynamicObject::new(parts.name, kind).data(data) }
 }
 
-/// A reference in the shape that this version of Machine has.
+/// A reference in the form that this version of Machine has.
 fn reference(machine: &ApiResource, to: &ApiResource, parts: &MachineParts<'_>) -> Value {
     if machine.version == "v1beta1" {
         return json!({
@@ -119,7 +119,8 @@ fn reference(machine: &ApiResource, to: &ApiResource, parts: &MachineParts<'_>) 
 
 fn metadata(parts: &MachineParts<'_>, controller: bool) -> ObjectMeta {
     let wanted = parts.etcd.spec.machine_template.clone().unwrap_or_default().metadata;
-    // So that the managers with the same filter take them. What the user has written for Machines wins.
+    // The label makes managers with the same watch filter reconcile the objects. What the user has set for Machines
+    // wins.
     let filter = parts.etcd.labels().get_key_value(names::WATCH_FILTER_LABEL);
     let mut all_labels: BTreeMap<_, _> = filter.map(|(key, value)| (key.clone(), value.clone())).into_iter().collect();
     all_labels.extend(wanted.labels);

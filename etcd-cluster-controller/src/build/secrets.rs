@@ -12,25 +12,27 @@ use std::collections::BTreeMap;
 pub(crate) const CERT: &str = "tls.crt";
 /// Key of a private key in a Secret.
 pub(crate) const KEY: &str = "tls.key";
-/// Key of the certificate of the CA that the others are to be trusted by, in a Secret.
+/// Key in a Secret for the certificate of the CA that a client should trust.
 pub(crate) const CA: &str = "ca.crt";
 
-/// The CA: certificate and key. Opaque: a kubeadm control plane takes over a Secret of Cluster API's type that has the name of
-/// its own CA, and that of a Cluster `X-managed` has this name.
+/// The Secret with the CA, certificate and key. Its type is Opaque: the kubeadm control plane of a Cluster `X-managed`
+/// looks for its own etcd CA under the name that our CA has for the Cluster `X`, and would take over a Secret of
+/// Cluster API's type.
 #[must_use]
 pub fn ca_secret(etcd: &EtcdCluster, cluster: &str, cert: &str, key: &str) -> Secret {
     let data = [(CERT, cert), (KEY, key)];
     secret(etcd, cluster, names::ca_secret(cluster), "Opaque", &data)
 }
 
-/// The CA certificate for the control plane. Opaque, as the kubeadm control plane would take over a Secret of Cluster
-/// API's type; and without a key, which it would write to an empty path.
+/// The Secret with the CA certificate for the control plane. Its type is Opaque, because the kubeadm control plane
+/// would take over a Secret of Cluster API's type. It has no key, because the kubeadm control plane would write the key
+/// to an empty path.
 #[must_use]
 pub fn control_plane_ca_secret(etcd: &EtcdCluster, cluster: &str, cert: &str) -> Secret {
     secret(etcd, cluster, names::control_plane_ca_secret(cluster), "Opaque", &[(CERT, cert)])
 }
 
-/// The API servers' client certificate, kept ready for the hook to publish.
+/// The API servers' client certificate, staged for the Cluster hook to publish.
 #[must_use]
 pub fn client_secret(etcd: &EtcdCluster, cluster: &str, cert: &str, key: &str) -> Secret {
     let data = [(CERT, cert), (KEY, key)];
@@ -44,7 +46,7 @@ pub fn metrics_client_secret(etcd: &EtcdCluster, cluster: &str, ca: &str, (cert,
     secret(etcd, cluster, names::metrics_client_secret(cluster), "Opaque", &data)
 }
 
-/// What the init Secret says; see [`names::init_secret`].
+/// The content of the init Secret; see [`names::init_secret`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct InitContent<'a> {
     /// Address of the first voter.
@@ -53,11 +55,12 @@ pub struct InitContent<'a> {
     pub client_urls: &'a str,
     /// The cluster's ID in hexadecimal.
     pub cluster_id: &'a str,
-    /// The Machines that may join.
+    /// The Machines that may join, as `api::admission::encode` writes them.
     pub admitted: &'a str,
 }
 
-/// Where joining members find the cluster, which one it is, and who may join.
+/// The init Secret: where joining members find the voters, which etcd cluster the voters belong to, and which Machines
+/// may join.
 #[must_use]
 pub fn init_secret(etcd: &EtcdCluster, cluster: &str, content: &InitContent<'_>) -> Secret {
     let data = [

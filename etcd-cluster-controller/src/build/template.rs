@@ -5,8 +5,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::ResourceExt;
 use kube::api::DynamicObject;
 
-/// The template's owners with the Cluster among them, as KubeadmControlPlane has it with its own template: with the
-/// last Cluster that uses it the template goes. `None`: it is among them.
+/// The template's owners with the Cluster among them. KubeadmControlPlane does the same with its own template: the
+/// template is deleted with the last Cluster that uses it. `None`: the Cluster is among the owners already.
 #[must_use]
 pub fn template_owners(template: &DynamicObject, cluster: &ClusterView) -> Option<Vec<OwnerReference>> {
     let owners = template.owner_references();

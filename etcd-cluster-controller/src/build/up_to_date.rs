@@ -1,5 +1,6 @@
-//! Whether a Machine is what would be made now. What means the same is the same: fields that are empty or not set, a version
-//! with or without `v`. Where nothing is known of what a Machine was made from, it counts as a match.
+//! Whether a Machine is what would be made now. Differences without a meaning do not count: a field that is empty or
+//! not set, a version with or without `v`. If it is not known what a Machine was made from, the Machine counts as a
+//! match.
 
 use super::{cloned_from, expires_soon, version};
 use crate::observation::Observation;
@@ -26,8 +27,9 @@ pub fn is_up_to_date(observation: &Observation, machine: &MachineView) -> bool {
         && !expires_soon(observation, machine)
 }
 
-/// When Machines begin to be replaced that were made before `rolloutAfter`. When a Machine was made is told by the clock of the
-/// API server: with one of ours that is ahead of it, new Machines would seem to be made before as well.
+/// From when on the Machines that were made before `rolloutAfter` are replaced. The API server's clock says when a
+/// Machine was made. If our clock is ahead of it, a Machine that is made after `rolloutAfter` by our clock could seem
+/// to be made before it, and would be replaced as well.
 #[must_use]
 pub fn replaces_from(etcd: &EtcdCluster) -> Option<Timestamp> {
     let Time(after) = etcd.spec.rollout_after.as_ref()?;
@@ -41,8 +43,8 @@ fn is_from_before(observation: &Observation, machine: &MachineView) -> bool {
     after.is_some_and(|after| machine.created.as_ref().is_some_and(|created| created.0 < after.0))
 }
 
-/// Whether a config means what the spec says. `runs`: the version of a Machine whose config has none, as those of earlier
-/// releases.
+/// Whether a config means the same as the spec. `runs`: the version of the Machine, which counts if its config has
+/// none, as with earlier releases.
 #[must_use]
 pub fn matches_config(etcd: &EtcdCluster, config: &EtcdadmConfigSpec, runs: Option<&str>) -> bool {
     let wanted = version(etcd);
@@ -50,7 +52,7 @@ pub fn matches_config(etcd: &EtcdCluster, config: &EtcdadmConfigSpec, runs: Opti
     bare(made_for) == bare(wanted) && meaning(config) == meaning(&etcd.spec.etcdadm_config_spec)
 }
 
-/// Whether an object was cloned from the template of the spec, or does not say from which.
+/// Whether an object was cloned from the template in the spec, or does not say what it was cloned from.
 pub(crate) fn is_cloned_from_template(etcd: &EtcdCluster, annotations: &BTreeMap<String, String>) -> bool {
     cloned_from(etcd).iter().all(|(key, wanted)| annotations.get(key).is_none_or(|from| from == wanted))
 }
@@ -59,7 +61,7 @@ fn bare(version: &str) -> &str {
     version.trim_start_matches('v')
 }
 
-/// A config without its version, and without what is empty or says what goes without saying.
+/// A config without its version, without empty fields, and without fields that only state a default.
 fn meaning(config: &EtcdadmConfigSpec) -> Value {
     let mut config = config.clone();
     config.version = None;

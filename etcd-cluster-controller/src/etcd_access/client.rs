@@ -15,14 +15,15 @@ pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 /// TLS sessions that are kept for resumption: a few for each member.
 const SESSIONS: usize = 16;
 
-/// HTTP client for the members of one cluster. It trusts the cluster's CA only, and shows a certificate signed by it.
+/// HTTP client for the members of one cluster. It trusts only the cluster's CA, and presents a certificate that the CA
+/// has signed.
 #[derive(Debug)]
 pub(crate) struct Client {
     pub(super) http: reqwest::Client,
 }
 
 impl Client {
-    /// Makes a client certificate and the client around it. This computes for some milliseconds.
+    /// Makes a client certificate, and the client that uses it. This takes some milliseconds of processor time.
     ///
     /// # Errors
     /// In words, if the CA cannot be used.
@@ -44,10 +45,10 @@ impl Client {
         tls.resumption = Resumption::in_memory_sessions(SESSIONS);
         let http = reqwest::Client::builder()
             .tls_backend_preconfigured(tls)
-            // Members show their certificates: when one expires, it is told in time.
+            // This gives access to the members' certificates, so that an expiry is reported in time.
             .tls_info(true)
             .https_only(true)
-            // etcd never redirects, and what answers in its place must not send us elsewhere.
+            // etcd never redirects, and a server at a member's address that is not etcd must not send us elsewhere.
             .redirect(reqwest::redirect::Policy::none())
             // Members are reached directly: a proxy for downloads is not meant for them.
             .no_proxy()

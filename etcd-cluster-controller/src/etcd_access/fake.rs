@@ -1,4 +1,5 @@
-//! A stand-in for a member on a real socket with real TLS, for answers that a real etcd gives only when it is ill.
+//! A fake member on a real socket with real TLS. It gives the answers that a real etcd gives only when something is
+//! wrong with it.
 
 use crate::pki::{CertAndKey, new_ca};
 use rcgen::{CertificateParams, Issuer, KeyPair, SanType};
@@ -23,10 +24,10 @@ pub(crate) const LIST: &str = "/v3/cluster/member/list";
 pub(crate) enum Reply {
     Json(u16, Value),
     Redirect(String),
-    /// A body of so many bytes.
+    /// A body of this many bytes.
     Long(usize),
     Text(&'static str),
-    /// Answers, and closes the connection without having said so.
+    /// Answers, and closes the connection without announcing it.
     JsonAndClose(Value),
     Never,
     Close,
@@ -34,7 +35,7 @@ pub(crate) enum Reply {
 
 type Script = Arc<Mutex<Box<dyn Fn(&str) -> Reply + Send>>>;
 
-/// A member that answers by a script.
+/// A member that answers as a script says.
 #[derive(Clone)]
 pub(crate) struct FakeMember {
     pub(crate) url: String,
@@ -61,7 +62,7 @@ pub(crate) fn list(cluster_id: u64, members: &[u64]) -> Value {
     json!({"header": {"cluster_id": cluster_id.to_string(), "member_id": "1"}, "members": members})
 }
 
-/// A healthy voter of a cluster with these members; the first leads.
+/// The script of a healthy voter of a cluster with these members. The first member leads.
 pub(crate) fn voter(cluster_id: u64, id: u64, members: &'static [u64]) -> impl Fn(&str) -> Reply + Send + 'static {
     move |path| match path {
         STATUS => Reply::Json(200, status(cluster_id, id, members[0])),
@@ -76,13 +77,13 @@ impl FakeMember {
         Self::start_with(ca, ca, script)
     }
 
-    /// The same over IPv6, where the kernel has that.
+    /// Like `start`, over IPv6. `None`: the kernel has no IPv6.
     pub(crate) fn start_over_ipv6(ca: &CertAndKey, script: impl Fn(&str) -> Reply + Send + 'static) -> Option<Self> {
         let listener = TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).ok()?;
         Some(Self::listening(listener, ca, ca, script))
     }
 
-    /// A member whose certificate is signed by one CA, and that trusts clients of another.
+    /// Starts a member whose certificate is signed by one CA, and that trusts clients of another CA.
     pub(crate) fn start_with(
         ca: &CertAndKey,
         clients: &CertAndKey,
@@ -115,7 +116,7 @@ impl FakeMember {
         member
     }
 
-    /// Behaves differently from now on.
+    /// Replaces the script.
     pub(crate) fn becomes(&self, script: impl Fn(&str) -> Reply + Send + 'static) {
         *self.script.lock().unwrap() = Box::new(script);
     }
@@ -125,7 +126,7 @@ impl FakeMember {
         self.asked.lock().unwrap().clone()
     }
 
-    /// Waits for so many more requests.
+    /// Waits for `times` more requests.
     pub(crate) async fn is_asked_again(&self, times: usize) {
         let enough = self.asked().len() + times;
         let asked = async {

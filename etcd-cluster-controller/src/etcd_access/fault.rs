@@ -1,7 +1,8 @@
-//! Whose fault it is that a request failed.
+//! Who is at fault when a request fails.
 //!
-//! A member is blamed only for what the network or the member itself says. What this process or its host lacks is ours.
-//! Where the two do not trust each other, one failure alone does not tell: what the other members do decides.
+//! A member is at fault only if the network or the member itself says so. If this process or its host lacks something,
+//! the fault is ours. If the member and this controller do not trust each other, one failure alone does not show who is
+//! at fault: that depends on the other members.
 
 use crate::observation::probe::{Distrust, MemberFault, OurFault};
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
@@ -13,27 +14,28 @@ use std::iter::successors;
 use std::time::Duration;
 use thiserror::Error;
 
-/// Limit for resolving a name: below the connection's, so that a silent name server is not taken for a silent member.
+/// Limit for resolving a name. It is below the limit for the connection, so that a silent name server does not look
+/// like a silent member.
 const RESOLVE_TIMEOUT: Duration = Duration::from_secs(2);
-/// A timer that fires later than this says that this process was not running.
+/// A timer that fires later than this shows that this process did not get the processor.
 const LATE: Duration = Duration::from_secs(1);
 
 /// Why a request failed.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// The member's, or the way's to it.
+    /// The member's fault, or that of the network to it.
     #[error(transparent)]
     Theirs(#[from] MemberFault),
-    /// This controller's.
+    /// This controller's fault.
     #[error(transparent)]
     Ours(#[from] OurFault),
-    /// The one's or the other's.
+    /// The fault of either side.
     #[error(transparent)]
     Either(#[from] Distrust),
 }
 
-/// Silence for as long as `limit`, noticed with a delay of `by`. If the delay is long, this process has not been given
-/// the processor: the answer may have come in time.
+/// The fault if no answer came within `limit`, and this was noticed `by` too late. If the delay is long, this process
+/// did not get the processor, and the answer may have come in time.
 pub(super) fn late(limit: Duration, by: Duration) -> Fault {
     if by > LATE {
         let message = format!("a timer fired {:.1} s late; this process lacks processor time", by.as_secs_f64());
@@ -42,7 +44,7 @@ pub(super) fn late(limit: Duration, by: Duration) -> Fault {
     MemberFault::NoAnswerInTime { seconds: limit.as_secs() }.into()
 }
 
-/// Whose fault an error is. `None`: the connection was not there in time.
+/// The fault behind an error. `None`: no connection was made in time.
 pub(super) fn classify(error: &reqwest::Error) -> Option<Fault> {
     if error.is_builder() {
         return Some(OurFault::Internal(root_cause(error)).into());
@@ -60,7 +62,8 @@ pub(super) fn classify(error: &reqwest::Error) -> Option<Fault> {
     })
 }
 
-/// An error and what caused it, from the outside in. What an [`io::Error`] wraps is not its source, but itself.
+/// An error and its causes, from the outside in. [`io::Error`] skips the error that it wraps when it is asked for its
+/// source.
 fn causes<'a>(error: &'a (dyn StdError + 'static)) -> impl Iterator<Item = &'a (dyn StdError + 'static)> {
     successors(Some(error), |error: &&'a (dyn StdError + 'static)| {
         let error: &'a (dyn StdError + 'static) = *error;
@@ -81,7 +84,7 @@ fn known(error: &(dyn StdError + 'static)) -> Option<Fault> {
         return of_io(error);
     }
     if let Some(error) = error.downcast_ref::<ResolveError>() {
-        // The resolver may have failed for want of a descriptor.
+        // The resolver may have failed because there was no file descriptor left.
         let local = causes(error).filter_map(|cause| cause.downcast_ref::<io::Error>()).find_map(of_io);
         let ours = local.filter(|fault| matches!(fault, Fault::Ours(_)));
         return Some(ours.unwrap_or_else(|| OurFault::NameResolution(error.to_string()).into()));
@@ -101,7 +104,7 @@ fn of_io(error: &io::Error) -> Option<Fault> {
         let system = || Some(OurFault::System(error.to_string()).into());
         match Errno::from_raw_os_error(code) {
             Errno::MFILE | Errno::NFILE => return Some(OurFault::FileDescriptors.into()),
-            // Memory, buffers, ports; a local firewall or sandbox; the node's own network.
+            // No memory, buffers or ports; a local firewall or sandbox; the node's own network.
             Errno::NOMEM | Errno::NOBUFS | Errno::ADDRNOTAVAIL | Errno::AGAIN => return system(),
             Errno::PERM | Errno::ACCESS | Errno::NETDOWN | Errno::AFNOSUPPORT => return system(),
             Errno::NETUNREACH => return Some(OurFault::NoRoute(error.to_string()).into()),
@@ -133,7 +136,7 @@ fn of_tls(error: &rustls::Error) -> Fault {
             | Alert::CertificateUnknown
             | Alert::UnknownCA
             | Alert::AccessDenied
-            // How a CA of the same name with another key is told.
+            // The alert for a client certificate from a CA with the same name and another key.
             | Alert::DecryptError
             | Alert::CertificateRequired),
         ) => Distrust::ClientCertificateRefused(format!("{alert:?}")).into(),

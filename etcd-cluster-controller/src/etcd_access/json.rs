@@ -43,7 +43,7 @@ impl Status {
         number(&self.db_size).map(|size| i64::try_from(size).unwrap_or(i64::MAX))
     }
 
-    /// The quota, from etcd 3.6 on.
+    /// The quota. etcd reports it from 3.6 on.
     pub(super) fn database_quota(&self) -> Result<Option<i64>, String> {
         let quota = number(&self.db_size_quota)?;
         Ok((quota > 0).then(|| i64::try_from(quota).unwrap_or(i64::MAX)))
@@ -53,8 +53,8 @@ impl Status {
         number(&self.header.raft_term)
     }
 
-    /// The alarms. etcd lists them among the errors of its status, as protobuf's text form: `memberID:1 alarm:NOSPACE`.
-    /// Asking `/v3/maintenance/alarm` instead would be a proposal to raft with every probe.
+    /// The alarms. etcd lists them among the errors of its status, in protobuf's text form: `memberID:1 alarm:NOSPACE`.
+    /// A request to `/v3/maintenance/alarm` would instead make every probe a proposal to raft.
     pub(super) fn alarms(&self) -> Vec<Alarm> {
         let alarm = |error: &String| {
             let field = |name: &str| error.split_whitespace().find_map(|word| word.strip_prefix(name));
@@ -109,7 +109,7 @@ impl MemberList {
     }
 }
 
-/// Answer of any path that fails.
+/// The answer of any path if the request failed.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Failure {
@@ -118,7 +118,7 @@ pub(super) struct Failure {
     pub(super) message: String,
 }
 
-/// Numbers of 64 bits are strings in etcd's JSON, and left out when they are zero.
+/// Reads a 64-bit number: etcd's JSON has it as a string, and leaves it out if it is zero.
 fn number(text: &str) -> Result<u64, String> {
     if text.is_empty() { Ok(0) } else { text.parse().map_err(|_| format!("{text:?} is not a number")) }
 }

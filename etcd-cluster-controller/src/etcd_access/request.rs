@@ -1,4 +1,4 @@
-//! The requests.
+//! The requests to a member.
 
 use super::Client;
 use super::client::CONNECT_TIMEOUT;
@@ -21,7 +21,7 @@ const SMALL: usize = 64 * 1024;
 /// Most bytes that a member list may have, or all metrics.
 const LARGE: usize = 1024 * 1024;
 
-/// How long a member may be without a leader before that counts. An election takes one to two seconds.
+/// How long a member may be without a leader before that is a fault. An election takes one to two seconds.
 const ELECTION: Duration = Duration::from_secs(3);
 
 const STATUS_PATH: &str = "/v3/maintenance/status";
@@ -32,7 +32,7 @@ const METRICS_PATH: &str = "/metrics";
 const PERMISSION_DENIED: u32 = 7;
 const UNAUTHENTICATED: u32 = 16;
 
-/// Who is expected to answer. `None`: anybody.
+/// The member that is expected to answer. `None`: any.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Expected {
     pub(crate) cluster_id: Option<u64>,
@@ -53,25 +53,25 @@ impl Expected {
     }
 }
 
-/// What is asked of whom.
+/// A request to a member.
 struct Request<'a> {
     client_url: &'a str,
     path: &'static str,
-    /// What is posted; nothing, if the path is only read.
+    /// The body to post. `None`: the path is read with GET.
     body: Option<Value>,
     /// Most bytes that the answer may have.
     most: usize,
 }
 
 impl Client {
-    /// Asks a member what it is, and a voter for a linearizable read.
+    /// Asks a member for its status, and a voter for a linearizable read as well.
     ///
-    /// Not `/health`: that is red at every member as long as any member has raised an alarm.
+    /// It does not use `/health`: that fails at every member as long as any member has raised an alarm.
     pub(crate) async fn probe(&self, client_url: &str, expected: Expected) -> Result<Report, Fault> {
         let begun = Instant::now();
         loop {
             let report = self.look(client_url, expected, begun + TIMEOUT).await?;
-            // While the others elect a leader, nothing is wrong with this member.
+            // While the members elect a leader, this member is not at fault.
             if !matches!(report.linearizable, Err(MemberFault::NoLeader)) || begun.elapsed() >= ELECTION {
                 return Ok(report);
             }
@@ -128,7 +128,8 @@ impl Client {
         }
     }
 
-    /// The member list by a linearizable read: cluster ID, and members by ID. A learner refuses.
+    /// Reads the member list with a linearizable read: the cluster ID, and the members by ID. A learner refuses this
+    /// request.
     pub(crate) async fn members(&self, client_url: &str) -> Result<(u64, BTreeMap<u64, Member>), Fault> {
         let deadline = Instant::now() + TIMEOUT;
         let request = Request { client_url, path: LIST_PATH, body: Some(json!({"linearizable": true})), most: LARGE };
@@ -136,7 +137,8 @@ impl Client {
         Ok(list.read().map_err(|what| MemberFault::Garbled(format!("{LIST_PATH}: {what}")))?)
     }
 
-    /// What a member has counted of each other since it started. The leader is connected to all of them.
+    /// Reads what a member has counted about each other member since it started. The leader is connected to all of
+    /// them.
     pub(crate) async fn peer_counters(&self, client_url: &str) -> Result<PeerCounters, Fault> {
         let request = Request { client_url, path: METRICS_PATH, body: None, most: LARGE };
         let answer = self.send(&request, Instant::now() + TIMEOUT).await?;
@@ -146,7 +148,7 @@ impl Client {
     async fn send(&self, request: &Request<'_>, deadline: Instant) -> Result<Answer, Fault> {
         let twice = async {
             match self.exchange(request).await {
-                // A connection kept from the last probe may have been closed meanwhile.
+                // The member may have closed a connection that was kept from the last probe.
                 Err(Fault::Theirs(MemberFault::Closed(_))) => self.exchange(request).await,
                 other => other,
             }
@@ -177,7 +179,7 @@ impl Client {
     }
 }
 
-/// What a member answers.
+/// The answer of a member.
 struct Answer {
     status: u16,
     body: Vec<u8>,
@@ -190,7 +192,7 @@ impl Answer {
         (200..300).contains(&self.status)
     }
 
-    /// Its body, unless it says that something is wrong.
+    /// The body, unless the status is not a success.
     fn content(&self, path: &'static str) -> Result<&[u8], Fault> {
         if self.is_success() { Ok(&self.body) } else { Err(failure(path, self.status, &self.body).1.into()) }
     }
@@ -201,7 +203,8 @@ impl Answer {
     }
 }
 
-/// What a member has counted of each other since it started, by that one's ID. What is not there yet has not happened.
+/// What a member has counted about each other member since it started, by that member's ID. If there is no counter,
+/// nothing has happened yet.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct PeerCounters {
     /// Bytes received.
@@ -219,7 +222,7 @@ impl PeerCounters {
     }
 }
 
-/// The values of a metric by the member that a label names, from lines such as
+/// The values of a metric, by the member ID in a label. The lines are such as
 /// `etcd_network_peer_received_bytes_total{From="91bc3c398fb3c146"} 1.21934e+06`.
 fn series(metrics: &str, name: &str, label: &str) -> BTreeMap<u64, f64> {
     let of = |line: &str| {
@@ -230,7 +233,7 @@ fn series(metrics: &str, name: &str, label: &str) -> BTreeMap<u64, f64> {
     metrics.lines().filter_map(of).collect()
 }
 
-/// What an answer that is not a success says, with gRPC's code.
+/// The fault that an answer without success describes, with gRPC's status code.
 fn failure(path: &'static str, status: u16, body: &[u8]) -> (u32, MemberFault) {
     let failure: Failure = serde_json::from_slice(body).unwrap_or_default();
     if failure.message.contains("no leader") || failure.message.contains("leader changed") {

@@ -1,5 +1,5 @@
-//! What was begun for a Machine: its config and its infrastructure, as long as there is no Machine. The config is made
-//! first and deleted last, so whatever was begun is found by it.
+//! What was begun for a Machine: its EtcdadmConfig and its infrastructure machine, as long as there is no Machine. The
+//! config is created first and deleted last, so the rest is always found by the config.
 
 use super::{AGAIN, Outcome, again};
 use crate::context::Context;
@@ -18,8 +18,8 @@ use kube::{Client, Resource, ResourceExt};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// Deletes what no Machine is to be made from any more. Nothing waits for it, so a failure is logged: answers when to try
-/// again, if something is left.
+/// Deletes what was begun and is not needed for a Machine any more. Nothing waits for that, so a failure is only
+/// logged. Returns when to try again, if something is left.
 pub(crate) async fn drop_begun(context: &Context, observation: &Observation, planned: &Plan) -> Option<Duration> {
     let uid = observation.etcd.uid().unwrap_or_default();
     let (off, due): (BTreeSet<_>, BTreeSet<_>) =
@@ -73,13 +73,13 @@ pub(crate) async fn drop_begun(context: &Context, observation: &Observation, pla
     left
 }
 
-/// What is put off where it is refused.
+/// What is put off after a refusal.
 fn what(name: &str) -> String {
     format!("begun {name}")
 }
 
-/// A live observation, and in it those of these names that are to be dropped by it as well: as with what is fenced, a
-/// pause of a moment ago counts. Nobody looks where there is nothing to be dropped.
+/// A live observation, whose `begun` has only the names of `due` that the live plan drops too. As with a fenced step, a
+/// pause that began a moment ago counts. If nothing is due, nothing is read.
 async fn look_again(
     due: &BTreeSet<String>,
     look: impl Future<Output = Result<Observation>>,
@@ -116,10 +116,10 @@ impl Place<'_> {
         Outcome::of(apply::delete(&self.api(kind), &kind.kind, &read.name_any(), preconditions).await)
     }
 
-    /// Deletes what was begun under a name, if no Machine has had any of it, and there is no Machine of that name.
+    /// Deletes what was begun under a name, if no Machine has used any of it, and there is no Machine of that name.
     ///
-    /// The Machine is looked up live and last. A manager that has lost its lease without knowing it may still make it a
-    /// moment later. That would never boot: it goes as one too many, or as one that does not become a member.
+    /// The Machine is read live, after everything else. A manager that has lost its lease without knowing it may still
+    /// create the Machine a moment later. That Machine would never boot, and would go as surplus or as stuck.
     pub(super) async fn discard(&self, name: &str) -> Result<Outcome> {
         let (configs, uid) = (configs(), self.etcd.uid());
         let mut begun = Vec::new();
@@ -148,7 +148,7 @@ impl Place<'_> {
         Ok(Outcome::Done)
     }
 
-    /// What is to be done about an object that a Machine has or has had: this one, if that is known.
+    /// The outcome for an object that a Machine uses or has used. `machine`: that Machine, if it is known.
     pub(super) async fn used(
         &self,
         kind: &ApiResource,
@@ -171,8 +171,9 @@ impl Place<'_> {
         Ok(taken(message))
     }
 
-    /// An object as it is now, without a permission to list its kind. That its version is not served is an error, and
-    /// does not look as if it were gone: of what is gone, the API server gives the reason.
+    /// Reads an object live, which needs no permission to list its kind. `None`: the object does not exist, by the
+    /// reason that the API server gives. If the API server does not serve the version of the kind, that is an error: it
+    /// must not look as if the object were gone.
     pub(super) async fn read(&self, kind: &ApiResource, name: &str) -> Result<Option<DynamicObject>> {
         match self.api(kind).get(name).await {
             Err(kube::Error::Api(status)) if status.reason == NOT_FOUND => Ok(None),
@@ -186,7 +187,7 @@ pub(super) fn configs() -> ApiResource {
     ApiResource::erase::<EtcdadmConfig>(&())
 }
 
-/// The answer where somebody else's object has the name.
+/// The outcome if an object that is not ours has the name.
 pub(super) fn foreign(kind: &ApiResource, name: &str) -> Outcome {
     taken(format!("{} {name} exists and does not belong to this EtcdCluster; rename or delete it", kind.kind))
 }

@@ -1,4 +1,5 @@
-//! clusterctl's annotation `block-move` on the EtcdCluster: `clusterctl move` waits for a while as long as it is there.
+//! clusterctl's annotation `block-move` on the EtcdCluster: while it is there, `clusterctl move` waits, for a limited
+//! time.
 
 use super::{Outcome, again, set_metadata};
 use crate::context::Context;
@@ -12,13 +13,14 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// What is put off where it is refused.
+/// What is put off after a refusal.
 const WHAT: &str = "block-move";
 
-/// Sets or removes it where that differs. It comes before the status is written that the move would lose. Nothing of
-/// ours depends on it, so a failure is logged, and it is tried again: answers when, if something is left.
+/// Sets or removes the annotation, if that changes anything. This happens before the status is written that a move
+/// would lose. Nothing of ours depends on the annotation, so a failure is logged, and it is tried again. Returns when,
+/// if something is left.
 pub(crate) async fn show_block_move(context: &Context, observation: &Observation, loss: &Loss) -> Option<Duration> {
-    // What this reconcile itself has written counts already.
+    // The writes of this reconcile itself count already.
     let etcd = context.written.newest(observation.etcd.clone());
     let value = change(&etcd, observation, loss)?;
     let uid = etcd.uid().unwrap_or_default();
@@ -28,7 +30,7 @@ pub(crate) async fn show_block_move(context: &Context, observation: &Observation
     tracing::info!(etcd = etcd.name_any(), ?loss, "whether clusterctl may move it has changed");
     let metadata = json!({"annotations": {names::BLOCK_MOVE_ANNOTATION: value}});
     match set_metadata(context, &etcd, metadata).await {
-        // Somebody else has changed the object: its event is on its way, and everything is decided again.
+        // Another writer has changed the object: its event is on its way, and everything is decided again.
         Ok(Outcome::Outdated) => context.written.forget(&uid),
         Ok(_) => {}
         Err(error) => {
@@ -42,8 +44,8 @@ pub(crate) async fn show_block_move(context: &Context, observation: &Observation
     None
 }
 
-/// Writes annotations right before a Machine is made, and with them, in one request, that a move has to wait. Where only
-/// that is refused, they are written without it.
+/// Writes annotations right before a Machine is created, and `block-move` with them, in one request. If only
+/// `block-move` is refused, the annotations are written without it.
 pub(super) async fn begin_with(
     context: &Context,
     observation: &Observation,
@@ -59,7 +61,7 @@ pub(super) async fn begin_with(
     match set_metadata(context, etcd, json!({"annotations": all})).await {
         Err(refusal) if refusal.is_invalid() => {
             let outcome = set_metadata(context, etcd, json!({"annotations": annotations})).await?;
-            // Without it they are taken, so it is what is refused.
+            // The annotations are accepted without `block-move`, so that is what was refused.
             tracing::warn!(error = %refusal, etcd = etcd.name_any(), "block-move was not changed");
             context.put_off.put(&uid, WHAT);
             Ok(outcome)
@@ -68,9 +70,9 @@ pub(super) async fn begin_with(
     }
 }
 
-/// What the annotation becomes (null: it goes), if it is to be changed. It is set while nothing is paused, as nothing
-/// begins in a pause. It goes in a pause too: clusterctl pauses the Cluster first, and waits for this then. Nothing is
-/// changed of what goes.
+/// The new value of the annotation, if it is to be changed. Null removes it. It is set only while nothing is paused,
+/// because nothing begins in a pause. It is removed in a pause too, because clusterctl first pauses the Cluster and
+/// then waits for the removal. An EtcdCluster that is being deleted is not changed.
 fn change(etcd: &EtcdCluster, observation: &Observation, loss: &Loss) -> Option<Value> {
     let is_there = etcd.annotations().contains_key(names::BLOCK_MOVE_ANNOTATION);
     if etcd.metadata.deletion_timestamp.is_some() {

@@ -1,5 +1,5 @@
-//! The label with which `clusterctl move` moves a CA of a user's own: the EtcdCluster does not own it, and clusterctl
-//! takes its name for that of a CA of Cluster `X-managed`.
+//! The label that makes `clusterctl move` take a user's own CA along. The EtcdCluster does not own that Secret, and by
+//! its name clusterctl would take it for the CA of a Cluster `X-managed`.
 
 use crate::CONTROLLER;
 use crate::context::Context;
@@ -12,11 +12,11 @@ use kube::ResourceExt;
 use kube::api::DynamicObject;
 use serde_json::json;
 
-/// What is put off once it was tried.
+/// What is put off after every try.
 const WHAT: &str = "ca-label";
 
-/// Sets it where it is missing, however the CA has come to its other labels. Nothing depends on it before a move, which
-/// asks for it, so a failure is logged and tried again much later.
+/// Sets the label if it is missing, whatever has set the other labels of the CA. Nothing depends on the label before a
+/// move needs it, so a failure is only logged, and it is tried again much later.
 pub(crate) async fn label_ca_for_moves(context: &Context, observation: &Observation) {
     let (ClusterLink::One(cluster), Certificates::Ca { .. }) = (&observation.cluster, &observation.certificates) else {
         return;
@@ -28,7 +28,7 @@ pub(crate) async fn label_ca_for_moves(context: &Context, observation: &Observat
     if !would_stay_behind(&secret) || is_left_alone(observation) || context.put_off.has(&uid, WHAT) {
         return;
     }
-    // Before the write: the watch shows that a moment later.
+    // Before the write, because the watch shows the change only a moment later.
     context.put_off.put(&uid, WHAT);
     let metadata = json!({"labels": {names::MOVE_LABEL: ""}, "resourceVersion": secret.resource_version()});
     let api = apply::dynamic(&context.shared.client, context.secrets.resource(), &namespace);
@@ -38,7 +38,7 @@ pub(crate) async fn label_ca_for_moves(context: &Context, observation: &Observat
     }
 }
 
-/// Whether no object of Cluster API takes the Secret along, nor the label.
+/// Whether a move would leave the Secret behind: it has no owner that is an object of Cluster API, and no label.
 fn would_stay_behind(secret: &DynamicObject) -> bool {
     other_owner(secret, "").is_none() && !secret.labels().contains_key(names::MOVE_LABEL)
 }

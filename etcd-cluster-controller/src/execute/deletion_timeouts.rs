@@ -1,5 +1,5 @@
-//! How long Cluster API tries to drain and delete the Nodes of Machines that are there: it changes in place, as with a
-//! KubeadmControlPlane, also where a Machine is being deleted already. No Machine is replaced for it.
+//! How long Cluster API tries to drain and delete the Nodes of existing Machines. These timeouts change in place, as
+//! with a KubeadmControlPlane, even if a Machine is already being deleted. No Machine is replaced for them.
 
 use super::machines::machines;
 use crate::CONTROLLER;
@@ -16,13 +16,14 @@ use kube::api::DynamicObject;
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// What is put off where it fails.
+/// What is put off after a failure.
 const WHAT: &str = "deletion-timeouts";
 
-/// Sets it where it differs. Nothing depends on it, so a failure is logged and tried again much later: answers when, if
-/// something is left.
+/// Sets the timeouts where they differ. Nothing depends on them, so a failure is only logged, and it is tried again
+/// much later. Returns when, if something is left.
 pub(crate) async fn set_deletion_timeouts(context: &Context, observation: &Observation) -> Option<Duration> {
-    // Earlier versions have other fields. Every release of Cluster API that this provider works with serves this one.
+    // Earlier versions of the API have other fields. Every release of Cluster API that this provider works with serves
+    // this version.
     if context.machines.resource().version != "v1beta2" {
         return None;
     }
@@ -45,8 +46,8 @@ pub(crate) async fn set_deletion_timeouts(context: &Context, observation: &Obser
     again
 }
 
-/// With the UID: another Machine may have the name by now. What is not set goes back to what Cluster API has by
-/// default.
+/// The patch of a Machine. It has the UID, because another Machine may have the name by now. A timeout that is not set
+/// goes back to the default of Cluster API.
 fn patch(machine: &MachineView, wanted: MachineDeletion) -> Value {
     let deletion = json!({
         "nodeDrainTimeoutSeconds": wanted.node_drain_timeout_seconds,
@@ -56,7 +57,7 @@ fn patch(machine: &MachineView, wanted: MachineDeletion) -> Value {
     json!({"metadata": {"uid": machine.uid}, "spec": {"deletion": deletion}})
 }
 
-/// Machines that have something else. None while there is a pause.
+/// Machines that have other timeouts. None during a pause.
 fn differing(observation: &Observation, wanted: MachineDeletion) -> Vec<&MachineView> {
     if is_left_alone(observation) {
         return Vec::new();

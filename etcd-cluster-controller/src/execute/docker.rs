@@ -1,4 +1,4 @@
-//! The one field of a DockerMachine that is ours to set, and only where its provider never will.
+//! The provider ID of a DockerMachine: the one field that we set, and only if the provider never will.
 
 use super::Outcome;
 use crate::CONTROLLER;
@@ -24,7 +24,7 @@ pub(super) async fn set_provider_id(
     };
     let kind = context.shared.kinds.find(&reference.group, &reference.kind, CLUSTER_API_CONTRACTS).await?;
     let api = apply::dynamic(&context.shared.client, &kind, &etcd.namespace().unwrap_or_default());
-    // With the resource version: it has to be the one that was observed as bootstrapped.
+    // The resource version makes sure that the DockerMachine is still the one that was observed as bootstrapped.
     let metadata = json!({"resourceVersion": docker.resource_version});
     let patch = json!({"metadata": metadata, "spec": {"providerID": provider_id}});
     let outcome = Outcome::of(apply::merge::<DynamicObject>(&api, CONTROLLER, &reference.name, &patch).await)?;

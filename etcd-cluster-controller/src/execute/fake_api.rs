@@ -1,4 +1,4 @@
-//! An API server for tests of what is written, and the requests that it gets.
+//! A fake API server for tests of writes, and the requests that it receives.
 
 use kube::Client;
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use tokio::net::{TcpListener, TcpStream};
 /// The requests so far, each with its body.
 pub(super) type Asked = Arc<Mutex<Vec<String>>>;
 
-/// One that has these objects in a namespace, each with the plural of its kind, whatever happens to them.
+/// A server that has these objects in a namespace, each with the plural of its kind. No write changes them.
 pub(super) async fn having(objects: Vec<(&'static str, Value)>) -> (Client, Asked) {
     server(move |request| {
         let path = path(request);
@@ -25,12 +25,12 @@ pub(super) async fn having(objects: Vec<(&'static str, Value)>) -> (Client, Aske
     .await
 }
 
-/// A refusal with this code. The reason that the API server gives is `NotFound` where it is an object that is not there.
+/// A refusal with this code. If an object does not exist, the API server gives the reason `NotFound`.
 pub(super) fn refusal(code: u16, reason: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "Status", "metadata": {}, "status": "Failure", "code": code, "reason": reason})
 }
 
-/// One that answers every request like this.
+/// A server that answers every request with `answer`.
 pub(super) async fn server(answer: impl Fn(&str) -> Value + Send + 'static) -> (Client, Asked) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap()).parse().unwrap();
@@ -59,7 +59,7 @@ pub(super) fn deletions(asked: &Asked) -> Vec<(String, String)> {
     deletions.filter_map(|request| Some((path(request).rsplit('/').nth(1)?.to_owned(), request.clone()))).collect()
 }
 
-/// What a request is about, without its query.
+/// The path of a request, without its query.
 fn path(request: &str) -> &str {
     let target = request.split(' ').nth(1).unwrap_or_default();
     target.split_once('?').map_or(target, |(path, _)| path)

@@ -12,8 +12,8 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::api::{Api, DynamicObject, ObjectMeta};
 use kube::{Resource, ResourceExt};
 
-/// Deletes it, after a live look that it has not been admitted in between. The Machine is looked at first, and goes only as it
-/// was then.
+/// Deletes the Machine, after a live read has shown that it has not been admitted in between. The Machine is read
+/// first, and is deleted only in the version that was read.
 pub(super) async fn delete(
     context: &Context,
     observation: &Observation,
@@ -38,7 +38,7 @@ pub(super) async fn delete(
 }
 
 /// Whether the admissions are those that were observed, and a Machine without bootstrap data still has none. The
-/// watches may lag behind, and one that has been admitted may be a member by now.
+/// watches may lag behind, and a Machine that has been admitted in between may be a member by now.
 pub(super) async fn admission_is_as_observed(
     context: &Context,
     observation: &Observation,
@@ -59,7 +59,8 @@ pub(super) async fn admission_is_as_observed(
     Ok(data.is_none_or(|data| !is_bootstrap_data(&data.metadata)))
 }
 
-/// Whether a Secret of the Machine's name is its bootstrap data. One of somebody else's does not boot it.
+/// Whether a Secret of the Machine's name is its bootstrap data. A Secret that belongs to something else does not boot
+/// the Machine.
 fn is_bootstrap_data(secret: &ObjectMeta) -> bool {
     let config = EtcdadmConfig::kind(&());
     secret.owner_references.iter().flatten().any(|owner| owner.kind == config)

@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 pub(super) struct Live(Vec<ObjectMeta>);
 
 impl Live {
-    /// Lists them by the Cluster's label, which Cluster API restores: a user may have taken ours away.
+    /// Lists the Machines by the Cluster's label, which Cluster API restores. A user may have removed our label.
     pub(super) async fn of_cluster(context: &Context, observation: &Observation, cluster: &str) -> Result<Self> {
         Self::list(context, observation, &format!("{}={cluster}", names::CLUSTER_NAME_LABEL)).await
     }
@@ -41,8 +41,8 @@ impl Live {
         self.0.iter().find(|machine| machine.name.as_deref() == Some(name))
     }
 
-    /// Whether they are the very ones that were observed: the same UIDs, as a name may have been used again, and none on its
-    /// way out that was not.
+    /// Whether these are the Machines that were observed: their UIDs are the same, because a name may have been used
+    /// again, and no other ones are being deleted.
     pub(super) fn are_as_observed(&self, observation: &Observation) -> bool {
         let live = self.0.iter().map(|machine| (machine.uid.as_deref(), machine.deletion_timestamp.is_some()));
         let known = observation.machines.values().map(|machine| (Some(machine.uid.as_str()), machine.deleting));

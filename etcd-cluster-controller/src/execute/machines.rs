@@ -21,7 +21,7 @@ pub(super) fn machines(context: &Context, etcd: &EtcdCluster) -> Api<DynamicObje
     apply::dynamic(&context.shared.client, context.machines.resource(), &namespace)
 }
 
-/// Has Cluster API wait for us when a Machine is deleted.
+/// Adds our pre-terminate hook, so that Cluster API waits for us when the Machine is deleted.
 pub(super) async fn add_hook(context: &Context, observation: &Observation, machine: &str) -> Result<Outcome> {
     let Some(machine) = observation.machines.get(machine) else { return Ok(Outcome::Outdated) };
     set_hook(context, observation, machine, json!(names::PRE_TERMINATE_HOOK_OWNER)).await
@@ -53,7 +53,7 @@ pub(super) async fn release(
     Ok(outcome)
 }
 
-/// With the UID: another Machine may have the name by now.
+/// Sets or removes our hook. The patch has the UID, because another Machine may have the name by now.
 async fn set_hook(
     context: &Context,
     observation: &Observation,
@@ -66,9 +66,10 @@ async fn set_hook(
     Outcome::of(apply::merge::<DynamicObject>(&api, CONTROLLER, &machine.name, &patch).await)
 }
 
-/// Deletes one Machine of an EtcdCluster that stays. Our hook keeps it until its member has left etcd, so it is deleted
-/// only with that, and only if the Machines are the very ones that were observed: another manager may have deleted one
-/// meanwhile. Before it is deleted it says that we do that, as who deletes a Machine otherwise has decided on its data.
+/// Deletes one Machine of an EtcdCluster that stays. Our hook keeps the Machine until its member has left etcd, so the
+/// Machine is deleted only if it has the hook. The Machines also have to be those that were observed, because another
+/// manager may have deleted one meanwhile. Before the deletion, an annotation records that this controller deletes the
+/// Machine: anyone else who deletes a Machine has decided to give up its data.
 pub(super) async fn delete(
     context: &Context,
     observation: &Observation,
@@ -111,7 +112,7 @@ pub(super) async fn delete_as_read(
     Ok(outcome)
 }
 
-/// Deletes Machines, and lets those go that wait for us.
+/// Deletes Machines, and releases those that wait for us.
 pub(super) async fn delete_all(
     context: &Context,
     observation: &Observation,
@@ -126,9 +127,10 @@ pub(super) async fn delete_all(
         set_hook(context, observation, machine, Value::Null).await?;
     }
     for machine in known(delete) {
-        // Before it is deleted, so that it never waits for a manager that may be gone by then.
+        // The hook goes before the Machine is deleted, so that the Machine never waits for a manager that may be gone
+        // by then.
         set_hook(context, observation, machine, Value::Null).await?;
-        // By UID: a Machine that somebody has made under the same name in between is not ours to delete.
+        // By UID: a Machine that was created under the same name in between is not ours to delete.
         let preconditions = Preconditions { uid: Some(machine.uid.clone()), resource_version: None };
         match apply::delete(&api, "Machine", &machine.name, preconditions).await {
             Err(error) if !error.is_not_found() => return Err(error),

@@ -23,9 +23,10 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// Config, the number in the EtcdCluster, infrastructure, Machine: in this order. The number is written before the Machine
-/// is created, so no Machine ever gets a number again; and after the config, so a manager that was killed in between finds
-/// by the config what it had begun, and drops it if nobody wants the Machine any more.
+/// Creates the config, writes the number into the EtcdCluster, and creates the infrastructure machine and the Machine,
+/// in this order. The number is written before the Machine is created, so that no number is used twice. It is written
+/// after the config is created, so that a manager that was killed in between finds by the config what it had begun, and
+/// drops it if the Machine is not wanted any more.
 pub(super) async fn create(
     context: &Context,
     observation: &Observation,
@@ -84,8 +85,9 @@ fn name_of(etcd: &EtcdCluster, number: u64) -> String {
     format!("{}-{number}", etcd.name_any())
 }
 
-/// The number of a Machine that a manager had begun to make when it was killed: it is the last one, there is no such
-/// Machine and no member that one may have left, and neither its config nor its infrastructure has been a Machine's.
+/// The number of a Machine that a manager had begun to make when it was killed. It is the last number; no Machine has
+/// it, and no member that such a Machine may have left; and neither its config nor its infrastructure machine has been
+/// used by a Machine.
 async fn begun(place: &Place<'_>, observation: &Observation, machines: &[String], next: u64) -> Result<Option<u64>> {
     let etcd = place.etcd;
     let recorded = etcd.annotations().get(names::LAST_NAME_NUMBER_ANNOTATION).and_then(|last| last.parse().ok());
@@ -99,14 +101,15 @@ async fn begun(place: &Place<'_>, observation: &Observation, machines: &[String]
     if !place.read(&configs(), &name).await?.as_ref().is_some_and(is_ours) {
         return Ok(None);
     }
-    // A config no longer tells of its use when the bootstrap Secret is gone.
+    // A config does not show its use any more when the bootstrap Secret is gone.
     let infrastructure = place.read(place.clones, &name).await?;
     let is_used = infrastructure.is_some_and(|found| matches!(whose(&found, uid.as_deref()), Whose::Used(_)));
     Ok((!is_used).then_some(last))
 }
 
-/// Lets a Machine become a member, by a change of the very init Secret that was observed: nobody has been admitted since. The
-/// Machines have to be those that were observed as well: an admitted one that the watch does not show yet would be forgotten.
+/// Lets a Machine become a member, by a change of the init Secret in the version that was observed: no other Machine
+/// has been admitted since. The Machines have to be those that were observed too. Otherwise the write would drop an
+/// admitted Machine that the watch does not show yet.
 pub(super) async fn admit(
     context: &Context,
     observation: &Observation,
@@ -115,7 +118,7 @@ pub(super) async fn admit(
     admitted: &str,
 ) -> Result<Outcome> {
     let etcd = observation.etcd.as_ref();
-    // A patch without a version would be made whatever has happened to the Secret.
+    // A patch without a version would be applied whatever has happened to the Secret.
     let Some(version) = &observation.init_version else { return Ok(Outcome::Outdated) };
     if !Live::of_cluster(context, observation, cluster).await?.are_as_observed(observation) {
         return Ok(Outcome::Outdated);
@@ -150,7 +153,8 @@ async fn put(
             Ok(refused(reason_of(&source, refusal), message))
         }
         Err(error) if error.is_not_found() => {
-            // The served version may have gone; a missing namespace ends the same way, and is harmless.
+            // The API server may no longer serve this version. A missing namespace gives the same answer, and then this
+            // is harmless.
             context.shared.kinds.forget(&kind.group, &kind.kind).await;
             context.shared.kinds.forget(&kind.group, &format!("{}Template", kind.kind)).await;
             Err(error)
@@ -159,19 +163,20 @@ async fn put(
     }
 }
 
-/// Why an object is refused. With 403 it is not its content, but that it is made by us or now: a permission, a quota.
+/// The reason for a refusal. A 403 is not about the content of the object: a permission is missing, or a quota is used
+/// up.
 fn reason_of(error: &kube::Error, of_content: &'static str) -> &'static str {
     if code(error) == 403 { reasons::REFUSED } else { of_content }
 }
 
-/// What is to be done about an object that has the name of one that we were about to make.
+/// The outcome for an existing object that has the name of the one to be created.
 async fn existing(place: &Place<'_>, kind: &ApiResource, wanted: &DynamicObject) -> Result<Outcome> {
     let (etcd, name) = (place.etcd, wanted.name_any());
     let Some(there) = place.read(kind, &name).await? else { return Ok(Outcome::Outdated) };
     match whose(&there, etcd.uid().as_deref()) {
         Whose::Ours if is_as_wanted(etcd, &there, wanted) => Ok(Outcome::Done),
-        // A manager was killed, and then the spec was changed: the Machine must not get what is left over. As
-        // infrastructure is found by its config, that does not go alone.
+        // A manager was killed, and then the spec was changed: the Machine must not get what is left over. The config
+        // does not go alone, because the infrastructure machine is found by it.
         Whose::Ours if is_config(wanted) => Ok(match place.discard(&name).await? {
             Outcome::Done => Outcome::Outdated,
             held_up => held_up,
@@ -184,7 +189,7 @@ async fn existing(place: &Place<'_>, kind: &ApiResource, wanted: &DynamicObject)
     }
 }
 
-/// Whether what is left over is what would be made now. A Machine never is left over: it is what is made last.
+/// Whether a leftover object is what would be created now. A Machine is never left over, because it is created last.
 fn is_as_wanted(etcd: &EtcdCluster, there: &DynamicObject, wanted: &DynamicObject) -> bool {
     let spec = |object: &DynamicObject| object.data.get("spec").cloned().unwrap_or_default();
     if is_config(wanted) {
@@ -193,7 +198,7 @@ fn is_as_wanted(etcd: &EtcdCluster, there: &DynamicObject, wanted: &DynamicObjec
             && api::EtcdadmConfigSpec::deserialize(spec(there))
                 .is_ok_and(|config| build::matches_config(etcd, &config, None));
     }
-    // The name alone does not say it: the template may have been made again with another content.
+    // The name of the template is not enough: the template may have been created again with another content.
     build::is_cloned_from_template(etcd, there.annotations()) && contains(&spec(there), &spec(wanted))
 }
 
@@ -201,7 +206,7 @@ fn is_config(object: &DynamicObject) -> bool {
     object.types.as_ref().is_some_and(|types| types.kind == EtcdadmConfig::kind(&()))
 }
 
-/// Whether a value has all that is wanted of it. What is left out of a template may have been filled in.
+/// Whether a value contains all that is wanted of it. What a template leaves out may have been filled in.
 fn contains(there: &Value, wanted: &Value) -> bool {
     match (there, wanted) {
         (Value::Object(there), Value::Object(wanted)) => {

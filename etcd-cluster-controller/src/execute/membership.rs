@@ -1,5 +1,6 @@
-//! Changing etcd's membership, by gRPC. Each call follows a linearizable list through the same member, which has to be the
-//! one that the permission was made from: if a member was added or removed in between, nothing is done.
+//! Changes the membership of etcd, by gRPC. Before each call, a linearizable list is read through the same member. For
+//! a removal, it has to be the list that the permission was made from: if a member was added or removed in between,
+//! nothing is done.
 
 use super::Outcome;
 use crate::context::Context;
@@ -19,14 +20,14 @@ use std::time::Duration;
 use time::OffsetDateTime;
 use tokio::time::timeout;
 
-/// A member that does not accept a connection in this time is passed over.
+/// A member that does not accept a connection within this time is skipped.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 /// etcd itself gives up on a request after seven seconds.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(8);
 /// What etcd answers (`ErrUnhealthy`) until all members have been connected to one another for five seconds.
 const NOT_SETTLED: &str = "etcdserver: unhealthy cluster";
 
-/// Removes a member. A call whose answer is lost may have been carried out: the next reconcile looks.
+/// Removes a member. etcd may have carried out a call whose answer is lost: the next reconcile reads the list.
 pub(super) async fn remove(context: &Context, observation: &Observation, permission: &MayRemove) -> Result<Outcome> {
     let id = permission.member_id();
     let mut client = connect(context, observation, |member| member != id).await?;
@@ -46,7 +47,7 @@ pub(super) async fn remove(context: &Context, observation: &Observation, permiss
     }
 }
 
-/// Has another member lead. Only the leader can hand leadership over.
+/// Moves leadership to another member. Only the leader can hand leadership over.
 pub(super) async fn move_leader(context: &Context, observation: &Observation, from: u64, to: u64) -> Result<Outcome> {
     let mut client = connect(context, observation, |member| member == from).await?;
     if !list(&mut client).await?.contains(&(to, false)) {
@@ -57,16 +58,16 @@ pub(super) async fn move_leader(context: &Context, observation: &Observation, fr
 }
 
 /// The IDs of all members, and whether they are learners. The library lists what the asked member knows, which may be
-/// old: a linearizable read through the same member first makes sure that it has caught up.
+/// old. A linearizable read through the same member first makes sure that the member has caught up.
 async fn list(client: &mut Client) -> Result<BTreeSet<(u64, bool)>> {
     answered("reading from etcd", client.get("etcd-cluster-controller", None)).await?;
     let list = answered("listing the members", client.member_list()).await?;
     Ok(list.members().iter().map(|member| (member.id(), member.is_learner())).collect())
 }
 
-/// Connects to a voter that answers and that `wanted` accepts, the leader first: what etcd itself refuses for the sake of the
-/// quorum depends on which connections the asked member has, and the leader has them all. One that no Machine carries can be
-/// asked as well as any other, and has to be where it leads.
+/// Connects to a voter that answers and that `wanted` accepts, the leader first. Whether etcd itself refuses a call to
+/// protect the quorum depends on the connections of the asked member, and only the leader has connections to all
+/// members. A voter that no Machine carries can be asked like any other, and has to be asked if it leads.
 async fn connect(context: &Context, observation: &Observation, wanted: impl Fn(u64) -> bool) -> Result<Client> {
     let view = View::new(observation);
     let cluster = view.cluster().map_or("", |cluster| cluster.name.as_str());

@@ -1,5 +1,5 @@
-//! The Secret with a client certificate for Prometheus. Nothing waits for it: what keeps it from being made is told,
-//! and it is tried again much later.
+//! The Secret with a client certificate for Prometheus. Nothing waits for it, so a failure is only reported, and it is
+//! tried again much later.
 
 use super::Outcome;
 use super::secrets::{internal, put};
@@ -15,10 +15,10 @@ use controller_support::Result;
 use kube::{Resource, ResourceExt};
 use time::OffsetDateTime;
 
-/// What is put off where it is refused.
+/// What is put off after a refusal.
 const WHAT: &str = "metrics-client";
 
-/// Makes it, or makes it again before it expires.
+/// Makes the certificate, or renews it before it expires.
 pub(crate) async fn keep_metrics_client(context: &Context, observation: &Observation) {
     let ClusterLink::One(cluster) = &observation.cluster else { return };
     let etcd = observation.etcd.as_ref();
@@ -53,7 +53,7 @@ async fn make(context: &Context, observation: &Observation, cluster: &str) -> Re
     let now = OffsetDateTime::from_unix_timestamp(observation.now.as_second()).map_err(internal)?;
     let client = new_client(&ca, Client::Metrics, now).map_err(internal)?;
     let wanted = build::metrics_client_secret(etcd, cluster, &ca.cert, (client.cert.as_str(), client.key.as_str()));
-    // One that is not cached has just been made by another manager.
+    // If there is a Secret that is not cached, another manager has just made it.
     let refresh = context.secrets.get(&etcd.namespace().unwrap_or_default(), &wanted.name_any()).is_some();
     put(context, etcd, wanted, refresh).await
 }

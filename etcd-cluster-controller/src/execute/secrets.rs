@@ -20,8 +20,8 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use time::OffsetDateTime;
 
-/// Makes what is missing of the CA and what is derived from it. The event about a new CA comes last: in the meantime the
-/// watch comes to show all of it, and the next reconcile finds nothing missing.
+/// Makes what is missing of the CA and of the certificates derived from it. The event about a new CA comes last:
+/// meanwhile the watch catches up, and the next reconcile finds nothing missing.
 pub(super) async fn ensure(context: &Context, observation: &Observation, cluster: &str) -> Result<Outcome> {
     let etcd = observation.etcd.as_ref();
     let now = OffsetDateTime::from_unix_timestamp(observation.now.as_second()).map_err(internal)?;
@@ -59,16 +59,16 @@ async fn derive(
     if !has_client {
         let client = new_client(ca, Client::ApiServer, now).map_err(internal)?;
         let wanted = build::client_secret(etcd, cluster, &client.cert, &client.key);
-        // One that is cached cannot be used, or else we would not be here. One that is not has just been made by another
-        // manager.
+        // If the Secret is cached, it cannot be used, because otherwise nothing would be missing. If there is one that
+        // is not cached, another manager has just made it.
         let observation = context.secrets.get(&etcd.namespace().unwrap_or_default(), &wanted.name_any()).is_some();
         return put(context, etcd, wanted, observation).await;
     }
     Ok(Outcome::Done)
 }
 
-/// The CA: the one that is there, or a new one, and whether it is new. `create` decides between two managers that make one
-/// at the same time.
+/// The existing CA or a new one, and whether it is new. If two managers make one at the same time, `create` decides
+/// between them.
 async fn ensure_ca(
     context: &Context,
     etcd: &EtcdCluster,
@@ -90,8 +90,8 @@ async fn ensure_ca(
     }
 }
 
-/// There is one that our watch does not show: just made by another manager, or a user's own. A user's stays theirs, and
-/// gets the labels that bring it into the watch.
+/// Takes over a CA Secret that our watch does not show: another manager has just made it, or it is a user's own. A
+/// user's Secret stays the user's, and gets the labels that bring it into the watch.
 async fn take_over_ca(
     context: &Context,
     etcd: &EtcdCluster,
@@ -118,8 +118,9 @@ async fn take_over_ca(
     Ok(ca)
 }
 
-/// To whom else a Secret with the name of our CA belongs. The kubeadm control plane of a Cluster `X-managed` gives it to the
-/// CA of its own etcd. An earlier EtcdCluster's goes with that, which the plan waits for.
+/// The other owner of a Secret with the name of our CA. The kubeadm control plane of a Cluster `X-managed` gives this
+/// name to the CA of its own etcd. The Secret of an earlier EtcdCluster does not count: it goes with that EtcdCluster,
+/// and the plan waits for this.
 fn other_user(secret: &DynamicObject, cluster: &str, uid: &str) -> Option<String> {
     if let Some(other) = other_owner(secret, uid).filter(|owner| owner.kind != "EtcdCluster") {
         return Some(format!("{} {}", other.kind, other.name));
@@ -135,8 +136,8 @@ fn usable(secret: &str, ca: std::result::Result<CertAndKey, String>) -> ControlF
     }
 }
 
-/// Tells joining members where the voters are. Those that have been admitted in between are not forgotten: a version of
-/// the Secret that was not observed is left alone.
+/// Publishes where joining members find the voters. Only the observed version of the Secret is changed, so that no
+/// admission is lost that was made in between.
 pub(super) async fn publish_init(
     context: &Context,
     observation: &Observation,
@@ -147,14 +148,14 @@ pub(super) async fn publish_init(
     if observation.init_version.is_none() {
         return put(context, &observation.etcd, secret, false).await;
     }
-    // The one that was observed is this EtcdCluster's. One that is gone is not made again by a write that is meant for it: its
-    // version alone would not prevent that.
+    // The observed Secret is this EtcdCluster's. If it is gone, the write must not create it again. The version alone
+    // would not prevent that, so the UID is set too.
     secret.metadata.resource_version = observation.init_version.clone();
     secret.metadata.uid = observation.init_uid.clone();
     replace(context, &observation.etcd, &secret).await
 }
 
-/// Creates a Secret; if there is one of that name, `refresh` says whether its content is brought up to date. A Secret
+/// Creates a Secret. If there is one of that name, `refresh` says whether its content is brought up to date. A Secret
 /// that is not this EtcdCluster's is left alone.
 pub(super) async fn put(context: &Context, etcd: &EtcdCluster, wanted: Secret, refresh: bool) -> Result<Outcome> {
     let namespace = etcd.namespace().unwrap_or_default();
@@ -174,10 +175,10 @@ pub(super) async fn put(context: &Context, etcd: &EtcdCluster, wanted: Secret, r
     }
     if !refresh {
         if let Some(labels) = missing_labels(&wanted, &there) {
-            // Without them it is in no watch of ours, and would be looked for here again and again.
+            // Without the labels, no watch of ours shows the Secret, and every reconcile would look for it here.
             return Outcome::of(apply::merge(&api, CONTROLLER, &name, &labels).await);
         }
-        // It is as it should be, and no watch shows it yet.
+        // The Secret is as it should be, and no watch shows it yet.
         return Ok(Outcome::Outdated);
     }
     replace(context, etcd, &wanted).await
@@ -194,18 +195,19 @@ async fn replace(context: &Context, etcd: &EtcdCluster, wanted: &Secret) -> Resu
     if !has_foreign_key(&there, wanted) {
         return Ok(Outcome::Done);
     }
-    // Another field manager's, so that an apply of ours leaves it where it is.
+    // The key belongs to another field manager, so our apply leaves it in place.
     let without = json!({"metadata": {"uid": there.uid()}, "data": {build::KEY: null}});
     Outcome::of(apply::merge::<Secret>(&api, CONTROLLER, &there.name_any(), &without).await)
 }
 
-/// Whether somebody has added a private key where none belongs: the control plane would try to use it.
+/// Whether a private key has been added where none belongs: the control plane would try to use it.
 fn has_foreign_key(there: &Secret, wanted: &Secret) -> bool {
     let has = |secret: &Secret| secret.data.as_ref().is_some_and(|data| data.contains_key(build::KEY));
     has(there) && !has(wanted)
 }
 
-/// Why a Secret is left alone. That of an EtcdCluster that is gone is on its way out. One that lives keeps what is its own.
+/// Why a Secret is left alone. The Secret of an EtcdCluster that is gone is on its way out, so it is waited for. An
+/// existing EtcdCluster keeps its own Secret.
 fn of_another(etcds: &Cached, namespace: &str, secret: &str, owners: &[OwnerReference]) -> Hold {
     let other = owners.iter().find(|owner| owner.kind == "EtcdCluster");
     let lives = |owner: &OwnerReference| {
@@ -229,11 +231,11 @@ pub(super) async fn label_ca(context: &Context, etcd: &EtcdCluster, cluster: &st
     })
 }
 
-/// The change that gives a Secret of ours the labels back that somebody has taken away.
+/// The patch that puts back the labels that were removed from a Secret of ours. `None`: none is missing.
 fn missing_labels(wanted: &impl Resource, there: &impl Resource) -> Option<Value> {
     let missing: BTreeMap<_, _> =
         wanted.labels().iter().filter(|(label, value)| there.labels().get(*label) != Some(*value)).collect();
-    // Another Secret of this name may have come in between, and it may be somebody else's.
+    // Another Secret may have got this name in between, and may not be ours.
     let metadata = json!({"labels": missing, "resourceVersion": there.resource_version()});
     (!missing.is_empty()).then(|| json!({"metadata": metadata}))
 }

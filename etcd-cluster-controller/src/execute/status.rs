@@ -11,13 +11,14 @@ use kube::api::Api;
 use kube::{Resource, ResourceExt};
 use std::sync::Arc;
 
-/// Writes the status if it differs, and sends the events of what has changed with it.
+/// Writes the status if it differs, and sends the events about the changes.
 ///
-/// Guarantees: it is written only over the version that it was computed from, or over what this reconcile itself has made of
-/// that version.
+/// Guarantees: the status is written only over the version that it was computed from, or over what this reconcile
+/// itself has made of that version.
 ///
 /// # Errors
-/// [`NotReady`](controller_support::Error::NotReady) if somebody else has changed the object: everything is decided again.
+/// [`NotReady`](controller_support::Error::NotReady) if another writer has changed the object: everything is decided
+/// again.
 pub(crate) async fn write_status(context: &Context, etcd: &Arc<EtcdCluster>, after: EtcdClusterStatus) -> Result<()> {
     if !differs(etcd.status.as_ref(), &after) {
         return Ok(());

@@ -1,4 +1,5 @@
-//! The infrastructure template, which is its user's: only an owner is added. Whether that succeeds changes nothing else.
+//! The infrastructure template, which belongs to its user: only an owner is added. Nothing else depends on whether that
+//! succeeds.
 
 use super::Outcome;
 use crate::CONTROLLER;
@@ -13,14 +14,15 @@ use kube::api::DynamicObject;
 use kube::{Resource, ResourceExt};
 use serde_json::json;
 
-/// What is put off where it is refused.
+/// What is put off after a refusal.
 const WHAT: &str = "template-owner";
 
-/// Makes the Cluster an owner of the template. A refusal is reported, and tried again much later: the owner matters when
-/// the Cluster goes.
+/// Makes the Cluster an owner of the template. A refusal is reported, and tried again much later: the owner matters
+/// only when the Cluster is deleted.
 ///
 /// # Errors
-/// When the API server could not answer, or somebody else has changed the template: it is to be tried again soon.
+/// If the API server could not answer: it is to be tried again soon. If someone else has changed the template, there is
+/// no error, and a later reconcile tries again.
 pub(crate) async fn own_template(context: &Context, observation: &Observation) -> Result<()> {
     let uid = observation.etcd.uid().unwrap_or_default();
     if context.put_off.has(&uid, WHAT) {
@@ -55,7 +57,7 @@ async fn add_owner(context: &Context, observation: &Observation) -> Result<Outco
     let wanted = &observation.etcd.spec.infrastructure_template;
     let kind = context.shared.kinds.find(wanted.group(), &wanted.kind, CLUSTER_API_CONTRACTS).await?;
     let api = apply::dynamic(&context.shared.client, &kind, &observation.etcd.namespace().unwrap_or_default());
-    // With the resource version: the list is written whole, and others have owners in it.
+    // With the resource version, because the list is written as a whole, and others have owners in it.
     let patch = json!({"metadata": {"ownerReferences": owners, "resourceVersion": template.resource_version()}});
     Outcome::of(apply::merge::<DynamicObject>(&api, CONTROLLER, &template.name_any(), &patch).await)
 }

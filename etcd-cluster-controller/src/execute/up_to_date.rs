@@ -1,5 +1,5 @@
-//! The condition `UpToDate` on our Machines, which Cluster API leaves to whoever owns them. Without it a Cluster never counts
-//! its workers as up to date, and etcd's Machines are among those.
+//! The condition `UpToDate` on our Machines, which Cluster API leaves to their owner. Without it, a Cluster never
+//! counts its workers as up to date, because etcd's Machines are among those.
 
 use super::Outcome;
 use super::machines::machines;
@@ -18,12 +18,12 @@ use kube::discovery::ApiResource;
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// What is put off once it was tried: to say that a Machine is up to date, and that it is not.
+/// What is put off after every try: to set the condition to True, and to set it to False.
 const IS: &str = "up-to-date";
 const IS_NOT: &str = "not-up-to-date";
 
-/// Sets it where it differs. Nothing depends on it, so a failure is logged and tried again much later: answers when, if
-/// something is left.
+/// Sets the condition where it differs. Nothing depends on it, so a failure is only logged, and it is tried again much
+/// later. Returns when, if something is left.
 pub(crate) async fn show_up_to_date(context: &Context, observation: &Observation) -> Option<Duration> {
     let kind = context.machines.resource();
     // Earlier versions have conditions of another form.
@@ -37,7 +37,7 @@ pub(crate) async fn show_up_to_date(context: &Context, observation: &Observation
             again = Some(PUT_OFF);
             continue;
         }
-        // Before the write: the watch shows that a moment later.
+        // Before the write, because the watch shows the change only a moment later.
         context.put_off.put(&machine.uid, what);
         context.put_off.forget(&machine.uid, opposite);
         let object = object(observation, kind, machine, up_to_date);
@@ -45,7 +45,7 @@ pub(crate) async fn show_up_to_date(context: &Context, observation: &Observation
         let manager = format!("{CONTROLLER}-up-to-date");
         let answer = apply::apply_status::<DynamicObject>(&api, &manager, &machine.name, &object).await;
         match Outcome::of(answer) {
-            // Somebody else has changed the Machine: its event is on its way, and everything is decided again.
+            // Another writer has changed the Machine: its event is on its way, and everything is decided again.
             Ok(Outcome::Outdated) => context.put_off.forget(&machine.uid, what),
             Ok(_) => {}
             Err(error) => {
@@ -57,8 +57,8 @@ pub(crate) async fn show_up_to_date(context: &Context, observation: &Observation
     again
 }
 
-/// What is applied. With the version that was read: a manager that has been overtaken does not put an older answer
-/// back.
+/// The object to apply. It has the version that was read, so that a manager with older knowledge does not overwrite a
+/// newer answer.
 fn object(observation: &Observation, kind: &ApiResource, machine: &MachineView, up_to_date: bool) -> Value {
     let [status, reason, message] = shown(observation, machine, up_to_date);
     let condition = json!({"type": MACHINE_UP_TO_DATE, "status": status, "reason": reason, "message": message,
@@ -79,7 +79,8 @@ fn shown(observation: &Observation, machine: &MachineView, up_to_date: bool) -> 
     ["False", reasons::MADE_FROM_AN_EARLIER_SPEC, "the Machine does not match the spec of its EtcdCluster"]
 }
 
-/// Machines whose condition does not say what is so, and what is so. Nothing is written while there is a pause.
+/// Machines whose condition is missing or wrong, and its right value. Nothing is written during a pause, or while the
+/// EtcdCluster is being deleted.
 fn differing(observation: &Observation) -> Vec<(&MachineView, bool)> {
     if observation.etcd.metadata.deletion_timestamp.is_some() || is_left_alone(observation) {
         return Vec::new();

@@ -1,4 +1,5 @@
-//! What plans have answered: how often, for all clusters together, and of each cluster what was answered last.
+//! The answers of plans: how often each answer was given, for all clusters together, and the latest answer for each
+//! cluster.
 
 use crate::plan::{Plan, Step};
 use controller_support::Metrics;
@@ -8,7 +9,7 @@ use prometheus_client::metrics::family::Family;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// What a plan has answered, without names and numbers: there are only so many answers.
+/// The answer of a plan without names and numbers, so that the number of different answers is limited.
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 pub(crate) struct Answer {
     pub(crate) answer: &'static str,
@@ -32,12 +33,12 @@ impl Answer {
 pub(crate) struct Latest(Mutex<HashMap<String, Answer>>);
 
 impl Latest {
-    /// `None`: nothing has been decided about it by this controller.
+    /// The latest answer for an EtcdCluster. `None`: this controller has not decided about it yet.
     pub(crate) fn of(&self, uid: &str) -> Option<Answer> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).get(uid).cloned()
     }
 
-    /// Forgets the others.
+    /// Forgets the EtcdClusters for which `is_there` returns false.
     pub(crate) fn retain(&self, is_there: impl Fn(&str) -> bool) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).retain(|uid, _| is_there(uid));
     }
@@ -62,7 +63,7 @@ impl Decisions {
         Self { counted, latest: Arc::default() }
     }
 
-    /// Counts what one reconcile of an EtcdCluster has come to.
+    /// Counts the decision of one reconcile of an EtcdCluster.
     pub(crate) fn count(&self, uid: &str, plan: &Plan) {
         let answer = Answer::of(plan);
         self.counted.get_or_create(&answer).inc();
@@ -70,7 +71,7 @@ impl Decisions {
     }
 }
 
-/// The name of a step, without what is in it.
+/// The name of a step, without its fields.
 fn name(step: &Step) -> String {
     format!("{step:?}").chars().take_while(char::is_ascii_alphanumeric).collect()
 }

@@ -1,4 +1,4 @@
-//! What alerts, the dashboard and the documentation name is what is shown.
+//! The series that alerts, the dashboard and the documentation name are the ones that exist.
 
 use super::tests::{known, shown};
 use super::{Decisions, Unreadable};
@@ -29,7 +29,7 @@ fn read(name: &str) -> String {
     fs::read_to_string(path(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
-/// A line of every series that a manager can show.
+/// The text with every series that a manager can show.
 fn everything() -> String {
     let (store, mut writer) = reflector::store::<EtcdCluster>();
     let mut story = Story::with_voters(3, 3);
@@ -58,7 +58,7 @@ fn exported() -> BTreeSet<String> {
     samples.filter_map(|line| Some(line.split(['{', ' ']).next()?.to_owned())).collect()
 }
 
-/// Names of our series that stand in a text.
+/// The names of our series in a text.
 fn named(text: &str) -> BTreeSet<String> {
     let is_part = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
     let words = text.split(|letter: char| !is_part(letter));

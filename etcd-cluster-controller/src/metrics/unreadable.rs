@@ -1,4 +1,4 @@
-//! EtcdClusters that cannot be read: nothing is done for them, and no condition of theirs can say so.
+//! EtcdClusters that cannot be read. Nothing is done for them, and they cannot have a condition that says so.
 
 use controller_support::{Metrics, Scope};
 use kube::ResourceExt;
@@ -13,7 +13,7 @@ struct Labels {
     name: String,
 }
 
-/// Shows which they are, of those in scope.
+/// Shows which EtcdClusters in scope cannot be read.
 pub(crate) struct Unreadable {
     shown: Family<Labels, Gauge>,
     scope: Scope,
@@ -28,7 +28,7 @@ impl Unreadable {
         Self { shown, scope }
     }
 
-    /// An EtcdCluster is there and cannot be read; or it can be, or is gone.
+    /// Notes that an existing EtcdCluster cannot be read, or that it can be read or is gone.
     pub(crate) fn note(&self, etcd: &DynamicObject, is_unreadable: bool) {
         let labels = Labels { namespace: etcd.namespace().unwrap_or_default(), name: etcd.name_any() };
         if is_unreadable && self.scope.reconciles(etcd) {

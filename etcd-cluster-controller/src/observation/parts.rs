@@ -1,4 +1,5 @@
-//! Parts of an observation that may be in one of several states: the link to the Cluster, the certificates, the template.
+//! Parts of an observation that may be in one of several states: the link to the Cluster, the certificates, the
+//! template.
 
 use controller_support::external::ClusterView;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
@@ -11,18 +12,19 @@ use std::sync::Arc;
 pub enum ClusterLink {
     /// No Cluster names it.
     None {
-        /// What would.
+        /// What would make a Cluster name it, for people.
         message: String,
-        /// The Cluster that its label says, if that exists and is not being deleted.
+        /// The Cluster that the EtcdCluster's label names, if that Cluster exists and is not being deleted.
         living: Option<String>,
     },
     /// One Cluster names it.
     One(Box<ClusterView>),
     /// Several name it.
     Several(Vec<ClusterView>),
-    /// Its label says one Cluster, which names another etcd, or is not the one that names it.
+    /// The EtcdCluster's label names a Cluster that names another etcd, or another Cluster than the one that names the
+    /// EtcdCluster.
     UsesAnother {
-        /// Which.
+        /// Which Clusters these are, and what to correct, for people.
         message: String,
         /// One of the Clusters that is not being deleted.
         living: Option<String>,
@@ -49,7 +51,8 @@ impl ClusterLink {
         }
     }
 
-    /// A Cluster that names it, or that its label says, and that is not being deleted: its data may still be needed.
+    /// A Cluster that names the EtcdCluster, or that its label names, and that is not being deleted. The Cluster may
+    /// still need the data.
     #[must_use]
     pub fn living(&self) -> Option<&str> {
         match self {
@@ -67,7 +70,7 @@ pub enum Certificates {
     Unknown,
     /// There is no CA.
     NoCa,
-    /// The Secret with the CA belongs to another object of Cluster API, and goes with it.
+    /// The Secret with the CA belongs to another object of Cluster API, and is deleted with that object.
     OfAnother {
         /// Kind of the object.
         kind: String,
@@ -78,13 +81,13 @@ pub enum Certificates {
     Invalid(String),
     /// The CA is not the one that has signed the API servers' client certificate.
     Replaced,
-    /// The Secret is there and has lost its label, without which no watch shows it.
+    /// The Secret exists but has lost its label. Without the label, no watch shows it.
     NotLabelled,
     /// There is a CA.
     Ca {
-        /// The Secret with the CA certificate for the control plane holds just that.
+        /// The Secret with the CA certificate for the control plane has exactly this certificate, and no key.
         control_plane_ca: bool,
-        /// The API servers' client certificate is kept ready, and is good for a while.
+        /// The API servers' client certificate is staged, and does not have to be renewed yet.
         staged_client: bool,
         /// When that certificate expires.
         expires: Option<Timestamp>,
@@ -93,11 +96,12 @@ pub enum Certificates {
     },
 }
 
-/// A client certificate of API servers that expires sooner is made again.
+/// How long before it expires the API servers' client certificate is renewed.
 pub(crate) const RENEW_BEFORE: SignedDuration = SignedDuration::from_hours(24 * 365);
 
 impl Certificates {
-    /// Whether the control plane has all that it needs: the CA, and a certificate that is good still, also while it is renewed.
+    /// Whether the control plane has all that it needs: the CA, and a client certificate that has not expired, even if
+    /// it is to be renewed.
     #[must_use]
     pub fn serve(&self, now: Timestamp) -> bool {
         match self {
@@ -108,7 +112,7 @@ impl Certificates {
         }
     }
 
-    /// When the API servers' client certificate is made again.
+    /// When the API servers' client certificate is due to be renewed.
     #[must_use]
     pub fn renewed_at(&self) -> Option<Timestamp> {
         match self {
@@ -121,11 +125,11 @@ impl Certificates {
 /// The template that the members' infrastructure is cloned from.
 #[derive(Clone, Debug)]
 pub enum Template {
-    /// It does not exist, or its kind does not; the text says which.
+    /// The template does not exist, or its kind does not. The text says which.
     NotFound(String),
     /// Nothing is known: it was not looked up, or the API server did not answer. The text says which.
     Unknown(String),
-    /// It is there.
+    /// The template exists.
     Found {
         /// The template.
         template: Arc<DynamicObject>,
@@ -135,7 +139,7 @@ pub enum Template {
 }
 
 impl Template {
-    /// Why it is not there, if it is not.
+    /// Why the template is not found, if it is not.
     #[must_use]
     pub fn problem(&self) -> Option<&str> {
         match self {

@@ -1,8 +1,8 @@
 //! What the prober knows about the members of one cluster, as plain data.
 //!
-//! Three things are kept apart. A member that answers says what it is ([`Report`]). A member that fails is blamed with a
-//! [`MemberFault`]. What keeps *this controller* from asking is an [`OurFault`], and blames nobody. A [`Distrust`] is
-//! the member's fault only if another member answers this controller.
+//! Three cases are kept apart. A member that answers says what it is ([`Report`]). A member that fails has a
+//! [`MemberFault`]. What keeps *this controller* from asking is an [`OurFault`], and no member's fault. A [`Distrust`]
+//! is the member's fault only if another member answers this controller.
 //!
 //! A Machine's member is also found by the ID that answers at the Machine's addresses: see
 //! [`Observation::machine_of`](super::Observation::machine_of).
@@ -19,7 +19,7 @@ use thiserror::Error;
 /// Which member is probed.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum TargetKey {
-    /// That of the Machine of this name.
+    /// The member of the Machine with this name.
     Machine(String),
     /// A stranger, by its ID.
     Stranger(u64),
@@ -27,7 +27,7 @@ pub enum TargetKey {
 
 #[cfg(test)]
 impl TargetKey {
-    /// That of a Machine.
+    /// The member of a Machine.
     pub(crate) fn of(machine: &str) -> Self {
         Self::Machine(machine.to_owned())
     }
@@ -38,18 +38,20 @@ impl TargetKey {
 pub struct Snapshot {
     /// The latest probe of each target that has been probed.
     pub probes: BTreeMap<TargetKey, Probe>,
-    /// The latest member list. While members do not answer, it may be from before what was done to etcd last: with the
-    /// default interval, half a minute old.
+    /// The latest member list. While members do not answer, it may be older than our latest change of etcd: half a
+    /// minute old with the default interval.
     pub membership: Membership,
-    /// Members that the leader has received something from lately. Asked only while a member fails. `None`: it is not known.
+    /// Members from which the leader has received something lately. The leader is asked only while a member fails.
+    /// `None`: not known.
     pub heard: Option<BTreeSet<u64>>,
-    /// Since when there has been a voter at every moment whose latest check succeeded. `None`: there is none.
+    /// The time since when, at every moment, the latest check of at least one voter had succeeded. `None`: there is no
+    /// such voter now.
     pub voters_answer_since: Option<Timestamp>,
 }
 
-/// Since when there has been a voter at every moment whose latest check succeeded, now that one of these probes has ended
-/// at this time. `before`: since when there was one before, which is no longer known if the clock has been set back since.
-/// A probe that found out nothing changes nothing.
+/// The time since when, at every moment, the latest check of at least one voter had succeeded. One of `probes` has just
+/// ended at the time `at`, with the result `ended`. `before` is the value before that probe. If the clock has been set
+/// back to before that value, the time begins again at `at`. A probe with the result Unknown changes nothing.
 pub(crate) fn voters_answer_since<'a>(
     before: Option<Timestamp>,
     mut probes: impl Iterator<Item = &'a Probe>,
@@ -65,16 +67,17 @@ pub(crate) fn voters_answer_since<'a>(
 /// The latest probe of one member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Probe {
-    /// The client URL that was asked: where the expected member answered, otherwise the first one. Empty if the Machine
-    /// has no address.
+    /// The client URL that was asked: the one where the expected member answered, otherwise the first one. Empty if
+    /// there was no URL to ask.
     pub url: String,
     /// When the probe ended.
     pub at: Timestamp,
     /// How it ended.
     pub outcome: Outcome,
-    /// For how long it has been like this, with the same member expected.
+    /// For how long the result has been the same, with the same member expected.
     pub run: Run,
-    /// The member that was expected. `None`: the Machine was not known to have one. What failed then says nothing of a member.
+    /// The ID of the member that was expected. `None`: the Machine was not known to have a member, so a failure says
+    /// nothing about a member.
     pub expected: Option<u64>,
 }
 
@@ -93,7 +96,7 @@ impl Probe {
         self.report().is_some_and(|report| !report.learner && report.fault().is_none())
     }
 
-    /// Why the member does not count as healthy, if that is its fault.
+    /// Why the member does not count as healthy, if the member is at fault.
     #[must_use]
     pub fn member_fault(&self) -> Option<&MemberFault> {
         match &self.outcome {
@@ -136,7 +139,7 @@ pub struct Report {
     pub member_id: u64,
     /// ID of the cluster that it is in.
     pub cluster_id: u64,
-    /// ID of the leader that it follows; 0 if it knows none.
+    /// Member ID of the leader that it follows. 0 if it knows no leader.
     pub leader: u64,
     /// It is a learner.
     pub learner: bool,
@@ -144,24 +147,24 @@ pub struct Report {
     pub version: String,
     /// Size of its database in bytes.
     pub database_size: i64,
-    /// Bytes that its database may have. `None`: it does not say, as before etcd 3.6.
+    /// Quota of its database in bytes. `None`: it does not report one, as before etcd 3.6.
     pub database_quota: Option<i64>,
-    /// raft's term: every election begins a higher one. 0 if it does not say.
+    /// raft's term. Every election begins a higher one. 0 if it does not report one.
     pub raft_term: u64,
-    /// When the certificate expires that it showed. `None`: that cannot be read.
+    /// When the certificate that it presented expires. `None`: the certificate cannot be read.
     pub certificate_expires: Option<Timestamp>,
     /// Alarms that are raised in its cluster. The status reports them; they make no member unhealthy.
     pub alarms: Vec<Alarm>,
-    /// Whether this is the expected member of the expected cluster: [`MemberFault::OtherCluster`] or
-    /// [`MemberFault::OtherMember`] if not.
+    /// Whether this is the expected member of the expected cluster. If not, the error is [`MemberFault::OtherCluster`]
+    /// or [`MemberFault::OtherMember`].
     pub identity: Result<(), MemberFault>,
-    /// Whether it answers a linearizable read, which takes a quorum. The member is alive if it does not. `Ok` for a
-    /// learner, which refuses such reads and is not asked.
+    /// Whether it answers a linearizable read, which takes a quorum. A member that does not is still alive. Always `Ok`
+    /// for a learner: a learner refuses such reads, so it is not asked.
     pub linearizable: Result<(), MemberFault>,
 }
 
 impl Report {
-    /// What a member says that is well, votes, and leads: for made-up probes, as in a forecast and in tests.
+    /// The report of a healthy voter that leads. It is for made-up probes, in forecasts and in tests.
     #[must_use]
     pub fn of_one_that_is_well(cluster_id: u64, member_id: u64) -> Self {
         Self {
@@ -187,8 +190,8 @@ impl Report {
     }
 }
 
-/// All alarms that these report. To be asked of voters that answer a linearizable read: one that is cut off may know an alarm
-/// that is long gone. `None`: there is no report.
+/// All alarms in these reports. Pass only the reports of voters that answer a linearizable read: a member that is cut
+/// off may still report an alarm that has long been cleared. `None`: there is no report.
 pub(crate) fn alarms<'a>(reports: impl Iterator<Item = &'a Report>) -> Option<BTreeSet<&'a Alarm>> {
     let alarms = reports.map(|report| report.alarms.iter().collect());
     alarms.reduce(|all: BTreeSet<&Alarm>, more| &all | &more)
@@ -199,17 +202,17 @@ pub(crate) fn alarms<'a>(reports: impl Iterator<Item = &'a Report>) -> Option<BT
 pub struct Alarm {
     /// ID of the member that it is about; 0 if etcd does not say.
     pub member_id: u64,
-    /// `NOSPACE`, `CORRUPT`, or what later versions of etcd add.
+    /// `NOSPACE`, `CORRUPT`, or a kind that a later version of etcd adds.
     pub kind: String,
 }
 
-/// What is wrong with a member, or with the way to it. The text is for people.
+/// What is wrong with a member, or with the network between it and this controller. The text is for people.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum MemberFault {
     /// Nothing listens on the port.
     #[error("connection refused: the machine is up, etcd does not listen")]
     Refused,
-    /// The network says that there is no such host.
+    /// The network reports that the host cannot be reached.
     #[error("host unreachable: the machine is off, or the network between it and this controller is interrupted")]
     Unreachable,
     /// No answer came within the limit of the probe.
@@ -221,13 +224,13 @@ pub enum MemberFault {
     /// The connection ended before the answer.
     #[error("connection closed without an answer: {0}")]
     Closed(String),
-    /// The member's TLS certificate, or what it speaks, is not acceptable.
+    /// This controller does not accept the member's TLS certificate, or what answers does not speak TLS as expected.
     #[error("TLS: {0}")]
     Tls(String),
     /// It and this controller do not trust each other, while another member answers.
     #[error("{0}, and another one answers: this one's CA, certificate or clock is wrong")]
     Distrust(Distrust),
-    /// An answer that is not a success.
+    /// An answer with an HTTP status that is not a success.
     #[error("{path} answers {status}: {body}")]
     Http {
         /// Path of the request.
@@ -248,7 +251,7 @@ pub enum MemberFault {
     OtherCluster {
         /// The recorded cluster ID.
         expected: u64,
-        /// The one that answers.
+        /// The cluster ID that answers.
         answered: u64,
     },
     /// Another member answers.
@@ -256,13 +259,13 @@ pub enum MemberFault {
     OtherMember {
         /// The expected member ID.
         expected: u64,
-        /// The one that answers.
+        /// The member ID that answers.
         answered: u64,
     },
 }
 
-/// Why TLS has failed, if each side may be the cause: one's clock or CA can be wrong as well as the other's. The text
-/// is for people.
+/// Why TLS has failed where either side may be the cause: the clock or the CA of the one may be wrong, or that of the
+/// other. The text is for people.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum Distrust {
     /// The member does not accept this controller's client certificate.
@@ -273,7 +276,7 @@ pub enum Distrust {
     NotValidNow(String),
 }
 
-/// What kept this controller from asking. The text is for people.
+/// What kept this controller from asking a member. The text is for people.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum OurFault {
     /// This process, or its node, has no file descriptor left.
@@ -293,8 +296,8 @@ pub enum OurFault {
         "{0}, and no other one answers: the clock or the CA of this controller may be wrong, as well as the member's"
     )]
     Distrust(Distrust),
-    /// A host name cannot be resolved, for whatever reason: the name server does not answer, or does not know the name.
-    /// Both speak of names and not of the member, which may well serve those who resolve the name elsewhere.
+    /// A host name cannot be resolved: the name server does not answer, or does not know the name. Both say nothing
+    /// about the member, which may well serve clients that resolve the name elsewhere.
     #[error("a host name cannot be resolved: {0}")]
     NameResolution(String),
     /// Anything else.
@@ -302,10 +305,10 @@ pub enum OurFault {
     Internal(String),
 }
 
-/// etcd's own view of its members, from a linearizable read.
+/// etcd's own list of its members, from a linearizable read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Membership {
-    /// No member has answered yet, so that there is nobody to ask.
+    /// No member has answered yet, so there is no member to ask for the list.
     #[default]
     NotAsked,
     /// The list is not known.
@@ -324,18 +327,18 @@ pub enum Membership {
 /// Why the member list is not known.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum ListFault {
-    /// Only members of other clusters answer. Their lists are not read: an identity that differs is never adopted.
+    /// Only members of other clusters answer. Their lists are not read: another identity is never adopted.
     #[error("members of another etcd cluster answer ({}); the recorded cluster is {}", joined(.ids), hex(*.recorded))]
     OtherCluster {
         /// The recorded cluster ID.
         recorded: u64,
-        /// Those that answer.
+        /// The cluster IDs that answer.
         ids: BTreeSet<u64>,
     },
-    /// No cluster ID is recorded, and members of several clusters answer.
+    /// No cluster ID is recorded, and members of several clusters answer. The value is their cluster IDs.
     #[error("members of several etcd clusters answer ({})", joined(.0))]
     SeveralClusters(BTreeSet<u64>),
-    /// No cluster ID is recorded, and what answers is not an etcd that a Machine has just initialized.
+    /// No cluster ID is recorded, and the etcd that answers is not one that a Machine has just initialized.
     #[error(
         "etcd cluster {} answers, with {members} {}, and is not one that a Machine of this EtcdCluster has just initialized",
         hex(*.id), if *.members == 1 { "member" } else { "members" }
@@ -346,16 +349,16 @@ pub enum ListFault {
         /// How many members its list has.
         members: usize,
     },
-    /// No voter answers a linearizable read, so that none can give a list that counts. The text is the first voter's
-    /// fault, if a voter answers at all.
+    /// No voter answers a linearizable read, so no list can be trusted. The value is the first voter's fault, if a
+    /// voter answers at all.
     #[error("no voter answers a linearizable read{}", .0.as_ref().map(|fault| format!(": {fault}")).unwrap_or_default())]
     NoQuorum(Option<MemberFault>),
-    /// A member was asked without success.
+    /// The members that were asked did not give a list.
     #[error("{url}: {fault}")]
     Member {
-        /// Client URL of the last one that was asked.
+        /// Client URL of the last member that was asked.
         url: String,
-        /// What it did.
+        /// The fault of that member.
         fault: MemberFault,
     },
     /// This controller could not ask.

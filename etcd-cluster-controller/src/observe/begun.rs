@@ -1,5 +1,5 @@
-//! What was begun for a Machine: its config and its infrastructure, as long as no Machine has them. The config is made
-//! first, so whatever was begun is found by it.
+//! What was begun for a Machine and not finished: a config, and perhaps infrastructure, that no Machine has. The config
+//! is made first, so everything that was begun is found by its config.
 
 use super::BY_LABEL;
 use api::EtcdCluster;
@@ -11,14 +11,15 @@ use kube::api::DynamicObject;
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-/// Machines by the names that they take: their own, and those of the config and the infrastructure that they refer to.
+/// Machines by the names that they take: that of the Machine, and those of the config and the infrastructure that it
+/// refers to.
 const BY_NAMES_TAKEN: Index = Index::new("names taken", |machine| {
     let view = MachineView::read(machine);
     let parts = [view.bootstrap_config, view.infrastructure].into_iter().flatten().map(|reference| reference.name);
     parts.chain([view.name]).collect()
 });
 
-/// Names of the configs of ours that no Machine has or has had, and that no Machine takes.
+/// Names of our configs that no Machine uses or has used, and whose names no Machine takes.
 pub(super) fn begun(configs: &Cached, machines: &Cached, etcd: &EtcdCluster, namespace: &str) -> BTreeSet<String> {
     let uid = etcd.uid();
     let labelled = configs.by_index(&BY_LABEL, namespace, &etcd.name_any());
@@ -27,16 +28,16 @@ pub(super) fn begun(configs: &Cached, machines: &Cached, etcd: &EtcdCluster, nam
     unused.map(|config| config.name_any()).filter(is_free).collect()
 }
 
-/// Whose an object is that has the name of one that we make for a Machine.
+/// The owner of an object that has the name of an object that we make for a Machine.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Whose {
-    /// Ours, and of no Machine yet: left by a manager that was killed or refused.
+    /// The object is ours, and no Machine has it yet: a manager was killed or refused before it made the Machine.
     Ours,
-    /// It is being deleted, or about to be with the EtcdCluster that it was made for.
+    /// The object is being deleted, or is about to be deleted with the EtcdCluster that it was made for.
     Leaving,
-    /// Ours, and a Machine has it or has had it: this one, if the owners say so.
+    /// The object is ours, and a Machine has it or has had it: this Machine, if the owner references name one.
     Used(Option<OwnerReference>),
-    /// Somebody else's.
+    /// The object belongs to another owner, or to no owner.
     Others,
 }
 
@@ -54,9 +55,9 @@ pub(crate) fn whose(there: &DynamicObject, etcd: Option<&str>) -> Whose {
     }
 }
 
-/// Whether a config has bootstrap data, or infrastructure is provisioned, by either contract: then it has been a
-/// Machine's. The owners do not tell of a Machine that was deleted by force: where another owner is there, the garbage
-/// collector takes only the one that is gone out of them.
+/// Whether a config has bootstrap data, or infrastructure is provisioned, by either contract. If so, a Machine has had
+/// it. The owner references do not show a Machine that was deleted by force: if there is another owner, the garbage
+/// collector removes only the reference to the owner that is gone.
 fn shows_use(object: &Value) -> bool {
     let names = ["/status/dataSecretName", "/spec/providerID"];
     let flags = ["/status/initialization/dataSecretCreated", "/status/initialization/provisioned", "/status/ready"];
@@ -118,7 +119,7 @@ mod tests {
         };
         let config = |name: &str, label: &str, owners: &[Value]| object("EtcdadmConfig", name, label, owners);
         let ours = || owner("EtcdCluster", "etcd-uid", false);
-        // Its Machine was deleted by force, and the garbage collector has been there.
+        // Its Machine was deleted by force, and the garbage collector has removed the owner reference.
         let mut forced = config("forced", "demo-etcd", &[ours()]);
         forced["status"]["dataSecretName"] = json!("forced");
         let configs = vec![

@@ -25,7 +25,8 @@ pub(super) async fn read(
     let Some(secret) = context.secrets.get(&namespace, &name) else {
         return missing(context, observation, &namespace, &name).await;
     };
-    // The CA that members run with stays theirs if another has taken the Secret over: without it nobody could be replaced.
+    // If another provider's object has taken over the Secret of a CA that members run with, the members keep this CA:
+    // without it, no member could be replaced.
     let in_use = etcd.has_begun() || !observation.machines.is_empty();
     if let Some(other) = other_owner(&secret, &uid).filter(|other| other.kind == "EtcdCluster" || !in_use) {
         return Ok((of_another(other), None));
@@ -46,7 +47,8 @@ pub(super) async fn read(
     let control_plane_ca = trusted.as_ref() == Some(&ca.cert) && !has_key;
     let client = match judged.client {
         ClientCertificate::OfAnotherCa => return Ok((Certificates::Replaced, None)),
-        // What the control plane trusts tells it as well: neither of the two is to be made of another CA.
+        // The CA certificate for the control plane also shows that the CA was replaced. Neither this certificate nor a
+        // client certificate may be made from another CA.
         ClientCertificate::None if trusted.is_some_and(|trusted| is_another_ca(&ca.cert, &trusted)) => {
             return Ok((Certificates::Replaced, None));
         }
@@ -59,8 +61,8 @@ pub(super) async fn read(
     Ok((Certificates::Ca { control_plane_ca, staged_client, expires, ca_expires }, Some(ca)))
 }
 
-/// When the certificates in the Secrets of an EtcdCluster expire, each with the name that metrics have for it. Nothing of what
-/// cannot be used.
+/// When the certificates in the Secrets of an EtcdCluster expire, each with its name in the metrics. A certificate that
+/// cannot be used is left out.
 pub(crate) fn expiries(
     secrets: &Cached,
     judged_cas: &JudgedCas,
@@ -80,8 +82,8 @@ pub(crate) fn expiries(
     all.into_iter().filter_map(|(name, expires)| Some((name, expires?)))
 }
 
-/// When the client certificate for Prometheus is good that the spec asks for. Nothing of one that the CA has not
-/// signed, or whose Secret says that clients should trust another CA.
+/// When the client certificate for Prometheus is valid. `None`: the spec does not ask for one, the CA has not signed
+/// it, or its Secret tells clients to trust another CA.
 pub(super) fn metrics_client(
     secrets: &Cached,
     judged_cas: &JudgedCas,
@@ -98,13 +100,14 @@ pub(super) fn metrics_client(
     judged.client.validity().filter(|_| is_of_ca)
 }
 
-/// Whether nobody needs another one yet. One that was made by a clock that has been set back since is good for nobody before
-/// that time, and new machines would keep it.
+/// Whether a certificate does not have to be renewed yet. A certificate that is not valid yet has to be: it was made by
+/// a clock that has been set back since, and new machines would keep it.
 fn lasts(validity: Validity, now: Timestamp) -> bool {
     validity.from <= now && validity.until.duration_since(now) > RENEW_BEFORE
 }
 
-/// No watch shows the CA. A Secret that was restored by hand often lacks the label: looked for only while members need it.
+/// The certificates if no watch shows the CA. A Secret that a person has restored often lacks the label, so it is read
+/// live, but only while members need it.
 async fn missing(
     context: &Context,
     observation: &Observation,
@@ -125,21 +128,22 @@ async fn missing(
     })
 }
 
-/// The CA as the watch shows it.
+/// The CA in the Secret that the watch shows.
 pub(crate) fn ca_of(context: &Context, etcd: &EtcdCluster, cluster: &str) -> Option<CertAndKey> {
     let secret = context.secrets.get(&etcd.namespace().unwrap_or_default(), &names::ca_secret(cluster))?;
     read_ca(&secret).ok()
 }
 
-/// Whether a Secret was made for an earlier EtcdCluster of the same name or for the same Cluster. The garbage collector takes
-/// it.
+/// Whether a Secret was made for an earlier EtcdCluster, of the same name or for the same Cluster. The garbage
+/// collector deletes such a Secret.
 fn is_of_an_earlier(secret: &DynamicObject, uid: &str) -> bool {
     secret.owner_references().iter().any(|owner| owner.kind == "EtcdCluster" && owner.uid != uid)
 }
 
-/// Whom the Secret with our CA belongs to, if not to us: an earlier EtcdCluster, or what makes CAs for another Cluster,
-/// and takes the Secret with it when it goes. A Cluster makes no CA, and what is not a provider's of Cluster API is a
-/// user's own way of making Secrets. An earlier EtcdCluster comes first: the Secret goes soon.
+/// The owner of the Secret with our CA, if it is not this EtcdCluster: an earlier EtcdCluster, or an object of another
+/// provider of Cluster API that makes CAs and takes the Secret with it when it is deleted. A Cluster does not count,
+/// because it makes no CA. An owner outside Cluster API does not count either: that is a user's own way of making
+/// Secrets. If there are several, an earlier EtcdCluster comes first, because then the Secret is gone soon.
 pub(crate) fn other_owner<'a>(object: &'a DynamicObject, uid: &str) -> Option<&'a OwnerReference> {
     let of_a_provider =
         |owner: &OwnerReference| api_group(&owner.api_version).ends_with(&format!(".{}", names::CLUSTER_GROUP));

@@ -1,5 +1,6 @@
-//! Addresses that are not on the Machine. Up to Cluster API 1.13 the docker infrastructure calls a DockerMachine
-//! provisioned when its Node is there, and only then its addresses get to the Machine. Etcd's Machines have no Node.
+//! Addresses that the Machine does not have. Up to Cluster API 1.13, the docker infrastructure marks a DockerMachine as
+//! provisioned only when its Node exists, and only then does the Machine get the addresses. etcd's Machines have no
+//! Node.
 
 use crate::context::Context;
 use crate::observation::Observation;
@@ -16,7 +17,7 @@ pub(super) async fn read(context: &Context, observation: &mut Observation, names
     let Some((_, Reference { group, kind, .. })) = wanted.first() else { return };
     let kind = match context.shared.kinds.find(group, kind, CLUSTER_API_CONTRACTS).await {
         Ok(kind) => kind,
-        // The Machines have no address then, as far as anybody knows; the next check looks again.
+        // The Machines then count as having no address. The next reconcile tries again.
         Err(error) => return tracing::warn!(%error, "addresses of DockerMachines cannot be read"),
     };
     let docker_machines = context.watch_docker_machines(&kind);

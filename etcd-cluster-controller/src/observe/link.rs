@@ -20,7 +20,8 @@ pub(super) fn cluster_link(clusters: &Cached, etcd: &EtcdCluster, namespace: &st
     naming.sort_by(|a, b| a.name.cmp(&b.name));
     let labelled = etcd.labels().get(names::CLUSTER_NAME_LABEL);
     if naming.len() > 1 {
-        // The one that it already belongs to keeps it; the others are told by the hook.
+        // The Cluster that the EtcdCluster already belongs to keeps it. The Cluster hook reports the conflict on the
+        // others.
         return match naming.iter().position(|cluster| Some(&cluster.name) == labelled) {
             Some(index) => ClusterLink::One(Box::new(naming.swap_remove(index))),
             None => ClusterLink::Several(naming),
@@ -49,7 +50,7 @@ pub(super) fn cluster_link(clusters: &Cached, etcd: &EtcdCluster, namespace: &st
     }
 }
 
-/// The label says which Cluster, and that does not name this EtcdCluster.
+/// The link if the label names a Cluster, and no Cluster names this EtcdCluster.
 fn unnamed(clusters: &Cached, namespace: &str, label: &str, name: &str) -> ClusterLink {
     let Some(cluster) = clusters.get(namespace, label) else {
         let message = format!(
@@ -68,7 +69,8 @@ fn unnamed(clusters: &Cached, namespace: &str, label: &str, name: &str) -> Clust
             );
             ClusterLink::UsesAnother { message, living }
         }
-        // It goes, and this etcd with it: the hook finds by the label what the Cluster has left behind.
+        // The Cluster is being deleted, and this etcd with it: the hook finds by the label what the Cluster has left
+        // behind.
         _ if cluster.deleting => ClusterLink::One(Box::new(cluster)),
         _ => ClusterLink::None {
             message: format!(

@@ -1,7 +1,7 @@
-//! What the prober knows of the members, and whom it is to probe.
+//! What the prober knows about the members, and the targets that it is to probe.
 //!
-//! Not only a read: it tells the prober whom to probe from now on. That writes to no object and to no member, and the
-//! same targets again change nothing.
+//! This is not only a read: it also sets the prober's targets from now on. That writes to no object and to no member,
+//! and to set the same targets again changes nothing.
 
 use crate::context::Context;
 use crate::observation::{Observation, TargetKey};
@@ -14,14 +14,14 @@ use controller_support::external::MachineView;
 use kube::ResourceExt;
 use kube::runtime::reflector::ObjectRef;
 
-/// Tells the prober whom to probe, and takes what it knows.
+/// Sets the prober's targets, and takes over what it knows.
 pub(super) async fn read(context: &Context, observation: &mut Observation, ca: Option<CertAndKey>, live: bool) {
     let uid = observation.etcd.uid().unwrap_or_default();
     // The latest list says which members no Machine carries.
     observation.take(context.prober.snapshot(&uid));
     context.prober.set(ObjectRef::from_obj(observation.etcd.as_ref()), &uid, probes(observation, ca));
     let mut snapshot = context.prober.snapshot(&uid);
-    // Right after a start nothing is known, and a status that says so would be a false alarm.
+    // Right after the manager has started, the prober knows nothing, and a status that says so would be a false alarm.
     let blank = snapshot.probes.is_empty() && observation.etcd.status.iter().any(|status| !status.members.is_empty());
     if live || blank {
         snapshot = context.prober.refresh(&uid).await;
@@ -29,12 +29,12 @@ pub(super) async fn read(context: &Context, observation: &mut Observation, ca: O
     observation.take(snapshot);
 }
 
-/// Whom to probe.
+/// The targets to probe, and what the prober has to know about them.
 fn probes(observation: &Observation, ca: Option<CertAndKey>) -> Probes {
     let checks = &observation.etcd.spec.health_check;
     let admitted = observation.machines.values().filter(|machine| observation.is_admitted(machine));
     let roster = roster(observation);
-    // Those on Machines of an earlier object of this name are left alone.
+    // Members on Machines of an earlier EtcdCluster of this name are left alone.
     let strangers = roster.seats.iter().filter(|_| observation.not_owned.is_empty()).filter_map(stranger_target);
     Probes {
         ca,
@@ -112,7 +112,7 @@ mod tests {
         assert!(urls(&restored).is_empty(), "its Machine is there, and is not ours");
         story.unlisted();
         assert_eq!(urls(&story), both[..1], "what the status remembers of those that had a Machine");
-        // What answers there is not taken for what a Machine says.
+        // A stranger's answer does not count as the answer of a Machine's member.
         let probe = story.observation.probes[&name(1)].clone();
         let answers = [(TargetKey::of(&name(1)), probe.clone()), (TargetKey::Stranger(id(2)), probe)].into();
         story.observation.take(Snapshot { probes: answers, ..Snapshot::default() });

@@ -1,4 +1,4 @@
-//! A CA's private key in any of the forms that people have them in: PKCS#8, PKCS#1 (RSA) and SEC 1 (EC).
+//! The private key of a CA, in any of the usual forms: PKCS#8, PKCS#1 (RSA) and SEC 1 (EC).
 
 use rcgen::{
     Error, PKCS_ECDSA_P256_SHA256, PKCS_ECDSA_P384_SHA384, PKCS_ED25519, PKCS_RSA_SHA256, PublicKeyData,
@@ -11,7 +11,7 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::sign::Signer;
 use x509_parser::prelude::{FromDer as _, SubjectPublicKeyInfo};
 
-/// What signs with which scheme, and what a certificate calls that. The first one that a key can do is taken.
+/// Signature schemes, and what certificates call them. The first scheme that a key supports is used.
 const SCHEMES: [(SignatureScheme, &SignatureAlgorithm); 4] = [
     (SignatureScheme::ECDSA_NISTP256_SHA256, &PKCS_ECDSA_P256_SHA256),
     (SignatureScheme::ECDSA_NISTP384_SHA384, &PKCS_ECDSA_P384_SHA384),
@@ -27,7 +27,7 @@ pub(super) struct CaKey {
 }
 
 impl CaKey {
-    /// Reads a key in PEM. `None`: it is none, or of a kind that certificates of etcd cannot be signed with.
+    /// Reads a key in PEM. `None`: it is not a key, or certificates for etcd cannot be signed with a key of this kind.
     pub(super) fn from_pem(pem: &str) -> Option<Self> {
         let der = PrivateKeyDer::from_pem_slice(pem.as_bytes()).ok()?;
         let key = any_supported_type(&der).ok()?;

@@ -1,4 +1,4 @@
-//! What was found of a CA, remembered for each version of its Secrets.
+//! The result of checking a CA, cached for each version of its Secrets.
 
 use super::{CertAndKey, Validity, check_ca, is_signed_by, validity};
 use crate::build;
@@ -10,11 +10,11 @@ use kube::api::DynamicObject;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// For how long what was found of a CA is kept. The Secrets may be gone.
+/// How long the result for a CA is cached. Its Secrets may be gone by then.
 const JUDGED_TTL: Duration = Duration::from_secs(3600);
 
-/// What was found of CAs. To parse one, derive its key and verify a signature costs more than the rest of a reconcile, and the
-/// answer changes only with the Secrets.
+/// The results of checking CAs. To parse a CA, derive its key and verify a signature costs more than the rest of a
+/// reconcile, and the result changes only with the Secrets.
 pub(crate) struct JudgedCas(TtlCache<[Option<String>; 4], Arc<Judged>>);
 
 impl Default for JudgedCas {
@@ -23,7 +23,7 @@ impl Default for JudgedCas {
     }
 }
 
-/// What was found of one.
+/// The result of checking one CA.
 pub(crate) struct Judged {
     /// The CA, or what is wrong with it.
     pub(crate) ca: Result<CertAndKey, String>,
@@ -40,12 +40,12 @@ pub(crate) enum ClientCertificate {
     None,
     /// Another CA has signed it.
     OfAnotherCa,
-    /// It is good in this time, if it says when.
+    /// The CA has signed it, unless the CA cannot be used. It is valid in this time, if it says when.
     Good(Option<Validity>),
 }
 
 impl ClientCertificate {
-    /// When it is good, if the CA has signed it and it says so.
+    /// When the certificate is valid, if the CA has signed it and it says when.
     pub(crate) fn validity(self) -> Option<Validity> {
         match self {
             Self::Good(validity) => validity,
@@ -55,7 +55,8 @@ impl ClientCertificate {
 }
 
 impl JudgedCas {
-    /// Looks at a CA, and at the certificate that it should have signed, unless these very versions are known.
+    /// Checks a CA, and the certificate that it should have signed, unless the result for these versions of the Secrets
+    /// is cached.
     pub(crate) fn judge(&self, ca: &DynamicObject, client: Option<&DynamicObject>) -> Arc<Judged> {
         let version = |object: Option<&DynamicObject>| {
             [object.and_then(DynamicObject::uid), object.and_then(DynamicObject::resource_version)]

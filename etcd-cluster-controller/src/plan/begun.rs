@@ -1,13 +1,14 @@
-//! When what was begun for a Machine is dropped: its config, and perhaps its infrastructure. A manager was killed or
-//! refused before it had made the Machine, and then the spec was changed. It is not a step of the plan, as nothing waits
-//! for it.
+//! When the leftovers of a Machine that was never created are deleted: its EtcdadmConfig, and perhaps its
+//! infrastructure machine. They are left if a manager was killed or refused before it created the Machine, and the spec
+//! then changed. The deletion is not a step of the plan, because nothing waits for it.
 
 use super::Plan;
 use crate::observation::{Observation, Template};
 use std::collections::BTreeSet;
 
-/// The names of what is dropped now. Only where nothing else is to be done: as long as a Machine is wanted, or may be in
-/// a moment, it is made from what was begun. And only where the template tells the kind of the infrastructure.
+/// The names whose leftovers are deleted now. The plan has to be steady: as long as a Machine is wanted, or may be
+/// wanted soon, it is made from what was begun. The template has to be known, because it names the kind of the
+/// infrastructure machine.
 pub(crate) fn drops_begun(observation: &Observation, plan: &Plan) -> BTreeSet<String> {
     if *plan != Plan::Steady || !matches!(observation.template, Template::Found { .. }) {
         return BTreeSet::new();
@@ -45,7 +46,7 @@ mod tests {
         assert!(!drops(&story), "the kind of the infrastructure is not known");
     }
 
-    /// Somebody has taken the status away that shows it.
+    /// The configs look unused, because someone has removed the status that shows their use.
     #[test]
     fn what_a_member_was_made_from_stays() {
         let mut story = begun(3);

@@ -1,6 +1,7 @@
-//! Members that no Machine carries, and beside which a person lets Machines be admitted. Where most Machines are gone
-//! and their machines run on, none of these members can be removed, as the others have no quorum, and otherwise nothing
-//! is added beside them. So new members join first, and the old ones leave by all the other rules.
+//! Members that no Machine carries, and beside which a person lets Machines be admitted. If most Machines are gone and
+//! their machines still run, none of these members can be removed, because the other members have no quorum. Normally
+//! nothing is added beside such members. With a person's consent, new members join first, and the old ones leave by all
+//! the other rules.
 
 use super::View;
 use crate::observation::hex;
@@ -10,7 +11,8 @@ use crate::roster::strangers::answers_at;
 use api::names;
 use kube::ResourceExt;
 
-/// Whether a person has named a member of etcd's list, and it is as well as can be: who joins may need its vote.
+/// Whether a person has named a member of etcd's list, and the member answers its checks: a Machine that joins may need
+/// its vote.
 pub(super) fn is_agreed(view: &View<'_>, seat: &Seat<'_>) -> bool {
     let named = view.observation.etcd.annotations().get(names::ADMIT_BESIDE_ANNOTATION);
     let is_named = |id: u64| named.is_some_and(|ids| ids.split(',').any(|other| other.trim() == hex(id)));
@@ -18,8 +20,8 @@ pub(super) fn is_agreed(view: &View<'_>, seat: &Seat<'_>) -> bool {
     is_listed && seat.id().is_some_and(is_named) && answers_at(view.observation, seat).is_some()
 }
 
-/// What a person can do about members that answer and that no Machine carries, where the others have no quorum. Empty
-/// where they have.
+/// What a person can do about members that answer and that no Machine carries, if the other voters have no quorum.
+/// Empty if they have a quorum.
 pub(super) fn way_out(view: &View<'_>) -> String {
     let (voters, well) = (view.roster.voters().count(), view.roster.voters().filter(|seat| seat.is_well()).count());
     let strangers = view.roster.strangers();

@@ -1,4 +1,5 @@
-//! The CA and what is derived from it. Members trust the CA that they were made with, so it is never replaced beside them.
+//! The CA and the certificates derived from it. Members trust the CA that they were made with, so the CA is never
+//! replaced once there is a Machine or etcd has begun.
 
 use super::{Plan, Step, View, block, wait};
 use crate::observation::Certificates;

@@ -1,4 +1,4 @@
-//! Deleting the EtcdCluster. It asks nothing of etcd, so it finishes in whatever state that is.
+//! Deletion of the EtcdCluster. It asks nothing of etcd, so it finishes whatever state etcd is in.
 
 use super::retire::going;
 use super::{Plan, Step, View, block, wait};
@@ -8,10 +8,13 @@ use api::conditions::reasons;
 use api::{EtcdCluster, names};
 use kube::ResourceExt;
 
-/// Machines first, then the finalizer; Secrets and leftovers go with their owner. A running etcd whose Cluster stays goes
-/// only when a person has confirmed it, should admission have let the deletion pass without that. A Cluster stays also
-/// where it no longer names this etcd: its API servers may use it all the same. One that goes says by the same
-/// annotation when it is done with it.
+/// Deletes the Machines first, and then removes the finalizer. The Secrets and leftovers go with the EtcdCluster, which
+/// owns them.
+///
+/// If the Cluster of a running etcd stays, etcd is deleted only after a person has confirmed it, even if the admission
+/// policy has let the deletion pass without that. A Cluster also stays if it no longer names this etcd, because its API
+/// servers may still use it. For a Cluster that is being deleted, the Cluster hook sets the same annotation when the
+/// Cluster no longer needs etcd.
 pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
     let observation = view.observation;
     let etcd = &observation.etcd;
@@ -25,8 +28,8 @@ pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
             );
             return Some(block(reasons::DELETION_NOT_CONFIRMED, message));
         }
-        // Both were deleted at once, as a deletion in the foreground does it. Its workers, and the hooks that are asked before
-        // it goes, need etcd longer.
+        // Both were deleted at the same time, as a foreground deletion does. The workers of the Cluster need etcd for
+        // longer, and so do the hooks that Cluster API calls before the Cluster goes.
         if let ClusterLink::One(cluster) = &observation.cluster {
             let message = format!(
                 "Cluster {} is being deleted; etcd goes when the Cluster hook confirms that nobody needs it any more. To have it deleted now: {}",

@@ -1,10 +1,11 @@
-//! DockerMachines of Cluster API up to 1.13. Their provider waits for a Node before it sets the provider ID, and until that
-//! is set it recreates a container that it finds stopped: with nothing in it, as the bootstrap is not run again.
+//! DockerMachines of Cluster API up to 1.13. Their provider waits for a Node before it sets the provider ID. Until the
+//! provider ID is set, the provider recreates a container that it finds stopped. The new container is empty, because
+//! the bootstrap does not run again.
 
 use super::{Plan, Step, View};
 
-/// The next DockerMachine whose member has shown that the bootstrap is done. Any sooner, and setting the provider ID
-/// would have the provider skip the bootstrap.
+/// The next DockerMachine whose healthy member shows that the bootstrap is done. If the provider ID were set any
+/// sooner, the provider would skip the bootstrap.
 pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
     if !view.roster.is_listed() {
         return None;

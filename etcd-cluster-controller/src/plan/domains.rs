@@ -1,6 +1,6 @@
-//! Failure domains are places, such as zones, that may fail as a whole: with members in several of them, etcd survives that. A
-//! Machine is given one when it is made, and keeps it: one whose domain is no longer reported is not replaced, as
-//! KubeadmControlPlane does not either.
+//! Failure domains are places, such as zones, that may fail as a whole. If its members are in several of them, etcd
+//! survives that. A Machine gets its failure domain when it is created, and keeps it. A Machine whose domain is no
+//! longer reported is not replaced, and KubeadmControlPlane does not replace such a Machine either.
 
 use super::View;
 use super::repair::is_kept;
@@ -8,8 +8,9 @@ use super::rollout::is_outdated;
 use crate::roster::Seat;
 use std::collections::BTreeSet;
 
-/// The domain of the next Machine: the one with the fewest Machines that stay, of several the first by name. In a rollout those
-/// that match the spec are counted first, as they will be alone in the end. `None`: the Cluster has no domains.
+/// The failure domain of the next Machine: the domain with the fewest Machines that stay, and of several such domains
+/// the first by name. In a rollout, the Machines that match the spec are counted first, because only they remain in the
+/// end. `None`: the Cluster has no failure domains.
 pub(super) fn next(view: &View<'_>) -> Option<String> {
     let kept = view.roster.seats.iter().filter(|seat| is_kept(view, seat));
     let (old, new): (Vec<_>, Vec<_>) = kept.partition(|seat| is_outdated(view, seat));
@@ -17,7 +18,7 @@ pub(super) fn next(view: &View<'_>) -> Option<String> {
     domains.min_by_key(|domain| (machines_in(domain, &new), machines_in(domain, &old))).cloned()
 }
 
-/// The domains that there are. `None`: the infrastructure has not reported yet.
+/// The failure domains that the infrastructure has reported. `None`: it has not reported yet.
 pub(super) fn reported<'a>(view: &View<'a>) -> Option<&'a BTreeSet<String>> {
     let observation = view.observation;
     match observation.cluster.one() {

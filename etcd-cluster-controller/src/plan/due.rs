@@ -1,5 +1,5 @@
-//! When to look again, if nothing happens before. Objects are watched and members are probed elsewhere, so this is only for
-//! what no event tells: times that run out, and answers that may have become different.
+//! When to reconcile again if no event comes first. Objects are watched and members are probed elsewhere, so this
+//! covers only what causes no event: times that run out, and answers that may have changed.
 
 use super::repair::{self, recovers};
 use super::{Plan, View, marked, metrics_client, stuck};
@@ -7,14 +7,14 @@ use crate::build;
 use crate::observation::Observation;
 use std::time::Duration;
 
-/// How often what needs a person, or was refused, is looked at again. Permissions and kinds are not watched.
+/// How often a block or a refusal is checked again. Permissions and kinds are not watched.
 const BLOCKED: Duration = Duration::from_secs(10);
-/// How often a deletion is looked at: an event that is lost must not keep an object forever.
+/// How often a deletion is checked again: an event that is lost must not keep an object forever.
 const DELETING: Duration = Duration::from_secs(30);
-/// After a write. It causes an event; this is for the case that somebody else had made it already.
+/// When to reconcile after a write. The write causes an event, unless someone else has already made the same change.
 const WRITTEN: Duration = Duration::from_secs(1);
 
-/// How long to wait. `None`: an event tells.
+/// How long to wait. `None`: until an event comes.
 #[must_use]
 pub fn due(observation: &Observation, plan: &Plan) -> Option<Duration> {
     let asked = plan.hold().and_then(|hold| hold.again);
@@ -42,7 +42,7 @@ pub fn due(observation: &Observation, plan: &Plan) -> Option<Duration> {
     asked.into_iter().chain(own).min()
 }
 
-/// When a deletion that is waited for is looked at again, of the EtcdCluster or of a Machine.
+/// When a deletion that the plan waits for is checked again, of the EtcdCluster or of a Machine.
 fn deletion(observation: &Observation, plan: &Plan) -> Option<Duration> {
     let deleting = observation.etcd.metadata.deletion_timestamp.is_some();
     let goes = || deleting || observation.machines.values().any(|machine| machine.deleting);
@@ -54,8 +54,9 @@ fn steady(view: &View<'_>) -> Option<Duration> {
     recovers(view).filter(|left| !left.is_zero())
 }
 
-/// When it is held against a member that its checks fail, which it was not before as there was no quorum. It takes a
-/// check, which is not news for the prober: that has told long ago that they fail. So it is looked at until that comes.
+/// When failures of a member begin to count that did not count before, because there was no quorum. The member becomes
+/// unhealthy when it fails one more check. That check causes no event, because the prober has long reported that the
+/// member fails. So until it comes, there is a reconcile at every interval.
 fn excused(view: &View<'_>) -> Option<Duration> {
     let observation = view.observation;
     let until = view.roster.seats.iter().filter_map(|seat| seat.excused_until(observation));
@@ -63,7 +64,7 @@ fn excused(view: &View<'_>) -> Option<Duration> {
     left.map(|left| if left.is_zero() { observation.interval() } else { left }).min()
 }
 
-/// When the first Machine is to be replaced whose member's certificate expires.
+/// When the next Machine is to be replaced because its member's certificate expires.
 fn expiry(observation: &Observation) -> Option<Duration> {
     let machines = observation.live_machines();
     let from = machines.filter_map(|machine| build::replaced_before_expiry(&observation.etcd, &machine.name));
@@ -71,19 +72,19 @@ fn expiry(observation: &Observation) -> Option<Duration> {
     Duration::try_from(next.duration_since(observation.now)).ok()
 }
 
-/// When the API servers' client certificate is made again.
+/// When the API servers' client certificate is to be renewed.
 fn renewal(observation: &Observation) -> Option<Duration> {
     let at = observation.certificates.renewed_at().filter(|at| *at > observation.now)?;
     Duration::try_from(at.duration_since(observation.now)).ok()
 }
 
-/// When earlier Machines begin to be replaced.
+/// When the replacement of Machines begins that were made before `rolloutAfter`.
 fn rollout(observation: &Observation) -> Option<Duration> {
     let from = build::replaces_from(&observation.etcd).filter(|from| *from > observation.now)?;
     Duration::try_from(from.duration_since(observation.now)).ok()
 }
 
-/// When the next Machine's start-up grace ends: also of one on its way out, which may go then.
+/// When the next grace of a Machine ends. A Machine that is being deleted counts too, because it may go then.
 fn deadline(observation: &Observation) -> Option<Duration> {
     let booting = observation.machines.values().filter(|machine| observation.is_admitted(machine));
     let ends = booting.filter_map(|machine| observation.end_of_grace(machine));

@@ -1,18 +1,18 @@
-//! The second look. What takes something away, be it only the fence of an operation, is decided twice: the second time
-//! on what is read live, right before it is done.
+//! The second look. A step that takes something away is decided twice: the second time from live state, right before it
+//! is done. Lifting the fence of an operation is such a step too.
 
 use super::{Plan, Step, wait};
 use api::conditions::reasons;
 use std::time::Duration;
 
-/// Whether a plan has to be made again from what is read live.
+/// Whether a plan has to be made again from live state.
 #[must_use]
 pub fn is_fenced(plan: &Plan) -> bool {
     matches!(plan, Plan::Do(step) if step.is_fenced())
 }
 
-/// What takes the place of the live plan if that asks for another dangerous step than the one that was planned: nothing is
-/// done, and everything is decided again. A live plan that takes nothing away stands.
+/// The answer in place of the live plan, if the live plan asks for another dangerous step than the one that was
+/// planned: nothing is done, and everything is decided again. A live plan that takes nothing away stands.
 #[must_use]
 pub fn called_off(planned: &Plan, live: &Plan) -> Option<Plan> {
     (live != planned && is_fenced(live)).then(|| {
@@ -21,8 +21,8 @@ pub fn called_off(planned: &Plan, live: &Plan) -> Option<Plan> {
     })
 }
 
-/// What takes the place of a step that was not done, as what it was decided on no longer holds. The status takes a
-/// removal that is planned and has not failed for one that etcd has carried out, and at our word.
+/// The answer in place of a step that was not done because it was outdated. From a planned removal that has not failed,
+/// the status would conclude that etcd has carried it out, and at our request.
 #[must_use]
 pub(crate) fn outdated(step: &Step) -> Option<Plan> {
     matches!(step, Step::RemoveMember(_)).then(|| {
@@ -37,7 +37,7 @@ mod tests {
     use crate::fixture::{Story, id};
     use api::etcd_cluster::RemovalState;
 
-    /// The removal of a learner of two, whose Machine is deleted.
+    /// The plan that removes one of two learners, whose Machine is being deleted.
     fn removal(learner: usize) -> Plan {
         let mut story = Story::with_voters(5, 3);
         for index in 3..5 {

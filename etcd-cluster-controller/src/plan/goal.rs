@@ -1,10 +1,10 @@
-//! What the cluster is on its way to. The rules take one step at a time; the goal is what they lead to together.
+//! The goal of the cluster. The rules take one step at a time; the goal is the state that all steps lead to.
 
 use super::View;
 use crate::roster::Seat;
 use std::collections::BTreeSet;
 
-/// What there will be when nothing is left to do.
+/// The state when nothing is left to do.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Goal {
     /// Healthy voters, each on a Machine that stays.
@@ -14,7 +14,7 @@ pub struct Goal {
 }
 
 impl Goal {
-    /// Whether a seat's Machine is to go. A member without a Machine stays for as long as nobody decides on it.
+    /// Whether a seat's Machine is to go. A member without a Machine stays until something else decides on it.
     pub(super) fn retires(&self, seat: &Seat<'_>) -> bool {
         seat.machine.is_some_and(|machine| self.retiring.contains(&machine.name))
     }

@@ -1,7 +1,9 @@
-//! Adding members. Machines are made as soon as they are wanted, and held back: what Cluster API and the infrastructure do
-//! before a machine can boot takes longer than an etcd member does to join. One is admitted when every voter is healthy, and
-//! no more Machines are on their way than may catch up side by side. Members whose Machines are on their way out, or are being
-//! replaced, count as voters, and not as Machines: their replacements join first, or boot.
+//! Adds members. Machines are created as soon as they are wanted, and held back: what Cluster API and the
+//! infrastructure do before a machine can boot takes longer than an etcd member needs to join. A Machine is admitted
+//! when every voter is healthy, and no more Machines are on their way than may catch up side by side.
+//!
+//! A member whose Machine is being deleted or replaced counts as a voter, but its Machine does not count: its
+//! replacement joins, or at least boots, first.
 
 mod side_by_side;
 mod waits;
@@ -26,25 +28,26 @@ enum Progress {
     NoMember,
     Learner,
     NotHealthy,
-    /// Nothing speaks against it, and the member list cannot be read.
+    /// It is not known to fail, and the member list cannot be read.
     NotListed,
-    /// Its grace is over, and etcd has never heard of it: it no longer holds anybody up.
+    /// Its grace is over, and it has never become a member. It no longer delays others.
     NotBooting,
-    /// It was a member, and somebody else removed that from etcd.
+    /// It was a member, and something other than this controller removed the member from etcd.
     Missing,
-    /// It is being deleted, and is not a member: it may become one yet.
+    /// It is being deleted and is not a member. It may still become one.
     Leaving,
-    /// The same of one whose grace is over, with members to count on: it no longer holds anybody up.
+    /// The same after its grace, once etcd has begun. It no longer delays others.
     GivenUp,
-    /// It is being deleted, and its member has left etcd. It never adds itself again, and holds nobody up.
+    /// It is being deleted, and its member has left etcd. It never joins again, and it delays no one.
     Left,
 }
 
 impl Progress {
-    /// On its way to be a voter: whoever else is admitted waits for it, or comes beside it.
+    /// States of a Machine that is on its way to become a voter. The next Machine waits for it, or is admitted beside
+    /// it.
     const COMING: &[Self] = &[Self::NoAddress, Self::NoMember, Self::Learner, Self::Missing];
 
-    /// It does not vote, and nothing keeps it from doing so. Whoever is late may come all the same.
+    /// Whether it does not vote, and nothing keeps it from doing so. A late Machine may still join.
     fn may_vote(self) -> bool {
         Self::COMING.contains(&self) || matches!(self, Self::NotBooting | Self::Leaving | Self::GivenUp)
     }
@@ -73,7 +76,7 @@ impl<'v, 'a> Machines<'v, 'a> {
     }
 }
 
-/// Decides on the next Machine and the next member, and says so where that is a replacement.
+/// Decides on the next Machine and the next member. If the plan waits for a replacement, the message says so.
 pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
     let makes_way = || view.roster.voters().find(|seat| retire::makes_way(view, seat));
     match (grow(view)?, repair::replaced(view).or_else(makes_way)) {
@@ -89,8 +92,8 @@ pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
 fn grow(view: &View<'_>) -> Option<Plan> {
     let (observation, cluster) = (view.observation, view.cluster()?);
     let machines = Machines::of(view);
-    // Voters that go do not hold their replacements up, as long as somebody is there to join. Those that have failed go one
-    // after the other.
+    // Voters that go do not delay their replacements, as long as a healthy voter is there that they can join. Voters
+    // that have failed are replaced one at a time.
     let joinable = view.roster.is_listed() && machines.find(&[Progress::Voter]).is_some();
     let replacing = repair::replaced(view).is_some();
     let goes = |seat: &Seat<'_>| joinable && (seat.is_leaving() || (replacing && seat.is_unhealthy()));
@@ -124,7 +127,7 @@ fn grow(view: &View<'_>) -> Option<Plan> {
         Some((_, next, _)) if begun && side_by_side::takes_another(view, &machines) => {
             Plan::Do(Step::Admit { name: next.name.clone(), admitted: init::with(observation, next) })
         }
-        // The others come when it is settled which Machine initializes.
+        // The other Machines are created when it is settled which Machine initializes etcd.
         _ if missing
             && (begun || !machines.any_is_kept(view) || machines.0.iter().any(|(seat, _, _)| seat.admitted)) =>
         {
@@ -134,7 +137,7 @@ fn grow(view: &View<'_>) -> Option<Plan> {
     })
 }
 
-/// Machines that are on their way out while everything else is done.
+/// Waits for Machines that are being deleted. `None`: there are none.
 fn leaving(view: &View<'_>) -> Option<Plan> {
     let waiting = retire::waiting(view);
     if waiting.is_empty() {
@@ -145,8 +148,9 @@ fn leaving(view: &View<'_>) -> Option<Plan> {
     Some(wait(if waits_for_us { reasons::WAITING_FOR_SAFE_REMOVAL } else { reasons::DELETING }, message))
 }
 
-/// A Machine that has not been admitted, and would boot by an earlier spec, or with another learner limit than the others:
-/// nothing is lost with it. It stays where what it is made from is not there, or where it is not known who is admitted.
+/// Deletes a Machine that has not been admitted, and that was made from an earlier spec or with another learner limit
+/// than the others. Nothing is lost with it. It stays if the template is not there to make it again, or if it is not
+/// known which Machines are admitted.
 fn make_again(view: &View<'_>, machines: &Machines<'_, '_>) -> Option<Step> {
     let observation = view.observation;
     if !matches!(observation.template, Template::Found { .. })
@@ -163,7 +167,7 @@ fn make_again(view: &View<'_>, machines: &Machines<'_, '_>) -> Option<Step> {
     Some(Step::DeleteHeldBack { name: machine.name.clone(), proof })
 }
 
-/// Why nothing can be added at all at the moment, neither Machine nor member. With a voter the member list is known.
+/// Why neither a Machine nor a member can be added now. If there is a voter, the member list is known.
 fn obstacle(view: &View<'_>, machines: &Machines<'_, '_>) -> Option<Plan> {
     if !machines.names(Progress::Leaving).is_empty() {
         return leaving(view);
@@ -177,12 +181,13 @@ fn obstacle(view: &View<'_>, machines: &Machines<'_, '_>) -> Option<Plan> {
         );
         return Some(block(reasons::QUORUM_LOST, message));
     }
-    // Only the first member makes the cluster: without it there is nothing to join.
+    // Only the first member initializes etcd. Without it, there is nothing to join.
     if voters == 0 { not_booting(view, machines) } else { corrupt::obstacle_to_joining(view) }
 }
 
-/// Makes the next Machine. Without a template, those that are on their way are waited for first. So is the word of the
-/// Cluster's infrastructure before there is etcd: it reports failure domains, and a Machine's is never changed. Later a
+/// Creates the next Machine. If the template cannot be read just now, the wait for Machines that are on their way is
+/// reported first. A template that does not exist is reported at any time. Before etcd has begun, the plan waits for
+/// the Cluster's infrastructure, because it reports failure domains, and a Machine keeps its domain. Later, a
 /// replacement matters more.
 fn create(view: &View<'_>, cluster: &ClusterView, coming: Option<Plan>) -> Plan {
     match &view.observation.template {
@@ -202,7 +207,7 @@ fn create(view: &View<'_>, cluster: &ClusterView, coming: Option<Plan>) -> Plan 
     }
 }
 
-/// Only a Machine that was admitted can be late: one that is held back may be as old as it likes.
+/// Only an admitted Machine can be late. A Machine that is held back may be of any age.
 pub(super) fn is_late(observation: &Observation, machine: &MachineView) -> bool {
     observation.is_admitted(machine) && !observation.is_in_grace(machine)
 }
@@ -211,7 +216,7 @@ fn progress(view: &View<'_>, seat: &Seat<'_>, machine: &MachineView) -> Progress
     let observation = view.observation;
     if let Some((_, member)) = &seat.member {
         return match &observation.membership {
-            // Nothing is known of the members: a Machine that the status has as one is one.
+            // The member list is not known. A Machine that has a member by the status counts as a member.
             Membership::Unknown(_) if seat.is_healthy() || seat.is_unknown() => Progress::NotListed,
             Membership::Unknown(_) | Membership::NotAsked => Progress::NotHealthy,
             Membership::Known { .. } if member.learner => Progress::Learner,
@@ -226,14 +231,14 @@ fn progress(view: &View<'_>, seat: &Seat<'_>, machine: &MachineView) -> Progress
         () if missing_since(observation, machine).is_some() => Progress::Missing,
         () if is_held_back(view, seat, machine) => Progress::HeldBack,
         () if is_late(observation, machine) => Progress::NotBooting,
-        // Or it has one since a moment ago, and the first answer from there is on its way.
+        // Or the Machine has just got its address, and the first answer from there is on its way.
         () if observation.address(machine).is_none() || seat.was_without_address() => Progress::NoAddress,
         () => Progress::NoMember,
     }
 }
 
-/// Whether it is another Machine's turn. Before there is a cluster, one initializes it: the one that has its data, by the
-/// bootstrap provider's choice, or the first that is there to choose from.
+/// Whether it is another Machine's turn. Before etcd has begun, one Machine initializes it: the Machine that has
+/// bootstrap data, which is the bootstrap provider's choice, or the first Machine that it can choose from.
 fn is_held_back(view: &View<'_>, seat: &Seat<'_>, machine: &MachineView) -> bool {
     if seat.admitted {
         return false;
@@ -244,14 +249,14 @@ fn is_held_back(view: &View<'_>, seat: &Seat<'_>, machine: &MachineView) -> bool
     view.has_begun() || first.is_some_and(|first| first.name != machine.name)
 }
 
-/// The member of a Machine that etcd no longer lists, and since when.
+/// The ID of a Machine's member that is missing from etcd's list, and since when.
 pub(super) fn missing_since<'a>(observation: &'a Observation, machine: &MachineView) -> Option<(&'a str, Timestamp)> {
     let record = observation.removal_of(machine).filter(|record| record.state == RemovalState::Missing)?;
     Some((record.id.as_str(), record.since.0))
 }
 
-/// Strangers: a quorum may hang on one, so nothing is added beside them unless a person says so. Those that have failed
-/// for long enough do not count: they are removed before, or make way for what is added.
+/// Waits for strangers. A quorum may depend on a stranger, so nothing is added beside it unless a person allows it.
+/// Strangers that have failed for long enough do not count: they are removed first, or make way for what is added.
 fn stranger(view: &View<'_>) -> Option<Plan> {
     let mut strangers = if view.roster.is_listed() { view.roster.strangers() } else { Vec::new() };
     strangers.retain(|seat| !beside::is_agreed(view, seat) && !retire::makes_way(view, seat));
@@ -272,8 +277,9 @@ fn stranger(view: &View<'_>) -> Option<Plan> {
     })
 }
 
-/// The number after the highest that was ever used: a new Machine must not meet the bootstrap data or the infrastructure of
-/// an earlier one of its name. Members count too: one may be left without its Machine.
+/// The number after the highest number that was ever used: a new Machine must not find the bootstrap data or the
+/// infrastructure of an earlier Machine of its name. The names of members count too, because a member may be left
+/// without its Machine.
 fn next_number(observation: &Observation) -> u64 {
     let machines = observation.machines.keys().filter_map(|name| number(name));
     let base = format!("{}-", observation.etcd.name_any());

@@ -1,6 +1,6 @@
-//! The identity of the cluster. Another cluster ID than the recorded one is never taken over: not when ours is silent, and
-//! not when a dead machine's address has gone to another etcd that trusts the same CA, and not before one is recorded. A
-//! restore has a new ID, and a person says so.
+//! The identity of the etcd cluster. A cluster ID that differs from the recorded one is never adopted: not while our
+//! members are silent, not if a dead machine's address has passed to another etcd that trusts the same CA, and not
+//! before an ID is recorded. A restore has a new ID, and a person has to accept it.
 
 use super::{Plan, Step, View, block};
 use crate::observation::probe::ListFault;
@@ -30,7 +30,8 @@ pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
     let others: Vec<&str> = answering.iter().map(String::as_str).filter(|id| Some(*id) != recorded).collect();
     let expected = match (recorded, &observation.membership) {
         (Some(recorded), _) => format!("but cluster {recorded} is expected"),
-        // A Machine that somebody has deleted for that goes: nothing has begun, so it carries no member of ours.
+        // Every Machine at whose address something answers is being deleted, so it may go: etcd has not begun, and the
+        // Machine carries no member of ours.
         (None, Membership::Unknown(ListFault::NotNew { .. } | ListFault::SeveralClusters(_))) if all_leave(view) => {
             return None;
         }
@@ -69,8 +70,9 @@ pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
     Some(block(reasons::CLUSTER_ID_CHANGED, message))
 }
 
-/// Takes an accepted ID away that is the recorded one: left there, it would give the identity back to a cluster of the past one
-/// day. When nothing else is to be done, as somebody may put it back each time.
+/// Removes the accepted ID if it is the recorded one already: otherwise it could give the identity back to an earlier
+/// cluster some day. This comes when nothing else is to be done, because someone may set the annotation again each
+/// time.
 pub(super) fn tidy(view: &View<'_>) -> Option<Plan> {
     let accepted = view.observation.etcd.annotations().get(names::ACCEPT_CLUSTER_ID_ANNOTATION)?;
     let annotations = BTreeMap::from([(names::ACCEPT_CLUSTER_ID_ANNOTATION, None)]);
@@ -78,8 +80,8 @@ pub(super) fn tidy(view: &View<'_>) -> Option<Plan> {
         .then_some(Plan::Do(Step::Record { finalizer: false, annotations }))
 }
 
-/// A Machine whose member serves the recorded cluster, or a member of it that no Machine carries, and that was found to have
-/// a quorum at the latest look.
+/// A member that serves the recorded cluster and had a quorum by its latest probe: the Machine that carries it, or the
+/// member itself if no Machine carries it.
 fn serving(view: &View<'_>) -> Option<String> {
     let recorded = view.observation.recorded_cluster_id()?;
     let serves = |report: &Report| hex(report.cluster_id) == recorded && !report.learner && report.linearizable.is_ok();
@@ -90,14 +92,14 @@ fn serving(view: &View<'_>) -> Option<String> {
     Some(member)
 }
 
-/// Whether every Machine is being deleted at whose address something answers.
+/// Whether every Machine at whose address something answers is being deleted or gone.
 fn all_leave(view: &View<'_>) -> bool {
     let observation = view.observation;
     let mut answering = observation.probes.iter().filter(|(_, probe)| probe.report().is_some());
     answering.all(|(machine, _)| observation.machines.get(machine).is_none_or(|machine| machine.deleting))
 }
 
-/// IDs of the clusters that answer at the addresses of Machines.
+/// IDs of the etcd clusters that answer at the addresses of Machines.
 fn answering(view: &View<'_>) -> BTreeSet<String> {
     let reports = view.observation.probes.values().filter_map(|probe| probe.report());
     reports.map(|report| hex(report.cluster_id)).collect()
@@ -112,7 +114,7 @@ mod tests {
     use api::etcd_cluster::{Operation, OperationKind};
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-    /// All that answers is of another cluster.
+    /// Every member that answers belongs to another etcd cluster.
     fn swapped() -> Story {
         let mut story = Story::with_voters(3, 3);
         for index in 0..3 {
@@ -176,7 +178,7 @@ mod tests {
         assert_eq!(annotations[names::ACCEPT_CLUSTER_ID_ANNOTATION], None);
     }
 
-    /// The address that the first Machine was given has another etcd, with so many members, that trusts the same CA.
+    /// At the first Machine's address, another etcd with this many members answers, which trusts the same CA.
     fn begins_beside(members: usize) -> Story {
         let mut story = Story::new(3);
         story.machine(0);
@@ -188,7 +190,7 @@ mod tests {
         taken(story)
     }
 
-    /// What the prober knows counts as far as an observation takes it.
+    /// Lets the observation take over what the prober knows, as far as that counts.
     fn taken(mut story: Story) -> Story {
         let Observation { probes, membership, heard, voters_answer_since, .. } = story.observation.clone();
         let probes = probes.into_iter().map(|(name, probe)| (TargetKey::Machine(name), probe)).collect();
@@ -283,7 +285,7 @@ mod tests {
         }
         let plan = story.plan();
         assert!(matches!(&plan, Plan::Do(Step::Record { .. })), "{plan:?}");
-        // Their Machines are gone, and they serve on.
+        // Their Machines are gone, and the members still serve.
         let plan = orphaned.plan();
         let Plan::Block(hold) = &plan else { panic!("{plan:?}") };
         assert!(hold.message.contains("Etcd cluster c has a quorum at member 100 (https://10.0.0.1:2379)"), "{hold:?}");
@@ -295,7 +297,7 @@ mod tests {
         story.annotate(names::ACCEPT_CLUSTER_ID_ANNOTATION, "c");
         let annotations = BTreeMap::from([(names::ACCEPT_CLUSTER_ID_ANNOTATION, None)]);
         assert_eq!(story.plan(), Plan::Do(Step::Record { finalizer: false, annotations }));
-        // Somebody may put it there again each time.
+        // Someone may set the annotation again each time.
         story.etcd().spec.replicas = 5;
         assert!(matches!(story.plan(), Plan::Do(Step::CreateMachine { .. })), "{:?}", story.plan());
     }

@@ -1,4 +1,4 @@
-//! The lists of endpoints that API servers may be using, and who of the members serves them (rule 5).
+//! The lists of endpoints that API servers may be using, and which members serve them (rule 5).
 
 use super::View;
 use crate::roster::Seat;
@@ -18,13 +18,13 @@ impl<'v, 'a> InUse<'v, 'a> {
         Self { view, lists: view.in_use.get_or_init(|| lists(view)) }
     }
 
-    /// No API server uses any, as far as the Cluster hook has said.
+    /// Whether API servers use no list, as far as the Cluster hook has said.
     pub(super) fn is_empty(&self) -> bool {
         self.lists.is_empty()
     }
 
-    /// Whether it is not known what API servers use: there may be some since the members were there for the first time, and
-    /// nobody has ever said what they use.
+    /// Whether it is not known which endpoints API servers use: there may have been API servers since etcd was complete
+    /// for the first time, and the Cluster hook has never recorded what they use.
     pub(super) fn is_unknown(&self) -> bool {
         let observation = self.view.observation;
         let is_said = observation.etcd.annotations().contains_key(names::ENDPOINTS_IN_USE_ANNOTATION);
@@ -33,26 +33,26 @@ impl<'v, 'a> InUse<'v, 'a> {
         self.is_empty() && !is_said && is_used && was_ready && !is_ignored(self.view)
     }
 
-    /// Whether API servers may be using what is published.
+    /// Whether API servers may be using the published list.
     pub(super) fn has_published(&self) -> bool {
         let published = published(self.view);
         self.lists.iter().any(|list| *list == published)
     }
 
-    /// Whether a member serves one of them.
+    /// Whether a member serves an endpoint of one of the lists.
     pub(super) fn has(&self, seat: &Seat<'_>) -> bool {
         self.of_seat(seat).next().is_some()
     }
 
-    /// A list that would have too few live endpoints without a member: fewer than f + 1 that are served by voters that
-    /// are well. With it comes how many it would have. `before`: a member that has left by then.
+    /// A list that would have too few live endpoints without a member, and how many it would have. Too few are fewer
+    /// than f + 1 endpoints of voters that are well. `before`: a member that has left by then.
     pub(super) fn endangered_by(&self, seat: &Seat<'_>, before: Option<&Seat<'_>>) -> Option<(&EndpointList, usize)> {
         let mut without = self.of_seat(seat).map(|list| (list, self.alive_without(list, seat, before)));
         without.find(|(list, alive)| *alive <= list.len() / 2)
     }
 
-    /// A list that would have no live endpoint at all without a member that no Machine carries. Others of that kind count
-    /// as long as they answer. All that is known of where they serve is what they say themselves.
+    /// A list that would have no live endpoint at all without a member that no Machine carries. Other members of that
+    /// kind count as long as they answer. Only their own client URLs say where they serve.
     pub(super) fn emptied_by(&self, seat: &Seat<'_>) -> Option<&EndpointList> {
         let serves = |list: &EndpointList, seat: &Seat<'_>| match &seat.member {
             Some((_, member)) if seat.machine.is_none() => member.client_urls.iter().any(|url| list.contains(url)),
@@ -88,13 +88,13 @@ impl<'v, 'a> InUse<'v, 'a> {
         self.view.observation.client_url(seat.machine?)
     }
 
-    /// Whether the control plane has been given what is published, and some API servers may still have another list.
+    /// Whether the control plane has received the published list, and some API servers may still use another one.
     pub(super) fn is_rolling_out(&self) -> bool {
         self.lists.iter().count() > 1 && self.has_published()
     }
 
-    /// Whether the control plane has yet to roll out with what is published: it does so, is about to be given it, or
-    /// uses a member that is not among that.
+    /// Whether the control plane has yet to roll out with the published list: it is rolling out, it is about to receive
+    /// the list, or it uses a member that is not in the list.
     pub(super) fn is_behind(&self) -> bool {
         let published = published(self.view);
         let is_ready = self.view.observation.etcd.status.as_ref().is_some_and(|status| status.ready);
@@ -109,7 +109,7 @@ fn lists(view: &View<'_>) -> EndpointLists {
     if !is_ignored(view) {
         return all;
     }
-    // The next rollout keeps what is published alive all the same.
+    // Only the published list still counts: the next rollout keeps its endpoints alive nevertheless.
     let published = published(view);
     all.iter().filter(|list| **list == published).cloned().collect()
 }
@@ -119,7 +119,8 @@ fn published(view: &View<'_>) -> EndpointList {
     parse_list(status.map_or("", |status| status.endpoints.as_str()))
 }
 
-/// Whether a person has said of the present spec that no API server has to keep endpoints that are not published any more.
+/// Whether a person has said, for the present generation of the spec, that no API server needs endpoints that are not
+/// published any more.
 fn is_ignored(view: &View<'_>) -> bool {
     let etcd = &view.observation.etcd;
     let named = etcd.annotations().get(names::IGNORE_ENDPOINTS_IN_USE_ANNOTATION);

@@ -13,32 +13,33 @@ use std::collections::BTreeMap;
 /// The live Machines that are admitted, each with the time of its admission, by UID.
 type Admitted<'a> = BTreeMap<&'a str, Timestamp>;
 
-/// Joining members find the voters in the init Secret: it follows the membership, not the health of the moment.
+/// Publishes the init Secret, in which joining members find the voters. It follows the membership, not the health of
+/// the moment.
 pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
     let observation = view.observation;
-    // What is remembered of the members may be older than what is published.
+    // Without the member list, the members that the status remembers may be older than the published ones.
     if !view.roster.is_listed() && observation.init_urls.is_some() && observation.admitted.is_some() {
         return None;
     }
-    // A stranger comes last.
+    // Members without a Machine come last in the roster, so a stranger is the last choice.
     let address = view.roster.voters().filter_map(|seat| host_of(&serves_at(observation, seat)?)).next()?;
     let mut voters: Vec<String> = view.roster.voters().filter_map(|seat| client_url(observation, seat)).collect();
     voters.sort();
     voters.dedup();
     let client_urls = voters.join(",");
-    // It is recorded before: `record` comes first.
+    // The ID has been recorded: the rule `record` comes before this one.
     let cluster_id = observation.recorded_cluster_id()?.to_owned();
     let outdated = observation.init_urls.as_deref() != Some(&client_urls)
         || observation.init_cluster_id.as_deref() != Some(&cluster_id)
-        // Without a list it would admit everybody.
+        // Without this list, the Secret would admit every Machine.
         || observation.admitted.is_none();
     let admitted = || encode(still_admitted(observation));
     outdated.then(|| Plan::Do(Step::PublishInit { address, client_urls, cluster_id, admitted: admitted() }))
 }
 
-/// Where a voter is said to be. One that does not answer stays where it is published: its Machine may have been given an
-/// address at which it does not serve, or that of another. One that no Machine carries any more stays there too, as long
-/// as it is a voter: it may be all that new members can ask.
+/// The client URL of a voter. A voter that does not answer keeps its published URL: its Machine may have got an address
+/// at which the member does not serve, or the address of another member. A voter that no Machine carries any more keeps
+/// its published URL too, as long as it is a voter: new members may have no other voter to ask.
 fn client_url(observation: &Observation, seat: &Seat<'_>) -> Option<String> {
     let published =
         |url: &&String| observation.init_urls.iter().flat_map(|urls| urls.split(',')).any(|known| known == *url);
@@ -51,8 +52,8 @@ fn client_url(observation: &Observation, seat: &Seat<'_>) -> Option<String> {
     if seat.is_healthy() { present() } else { last().or_else(present) }
 }
 
-/// All that are admitted together with one more, in the form of the init Secret. Those that are gone are left out, so it
-/// has to be made sure that the Machines are those of the observation.
+/// All admitted Machines together with one more, in the form of the init Secret. Machines that are gone are left out,
+/// so the caller has to make sure that the Machines are those of the observation.
 pub(super) fn with(observation: &Observation, one_more: &MachineView) -> String {
     let mut all = admitted(observation);
     all.insert(&one_more.uid, observation.now);
@@ -65,8 +66,8 @@ fn admitted(observation: &Observation) -> Admitted<'_> {
     admitted.map(|machine| (machine.uid.as_str(), since(machine))).collect()
 }
 
-/// The same with those that the Secret names and no Machine has: nobody looks whether the watch of Machines lags behind
-/// just for telling where the voters are, and an admission is not revoked.
+/// The same, together with the UIDs that the Secret names and no Machine has. To publish the voters, nothing checks
+/// whether the watch of Machines lags behind, and an admission is never revoked.
 fn still_admitted(observation: &Observation) -> Admitted<'_> {
     let mut all = admitted(observation);
     let unknown = |uid: &str| observation.machines.values().all(|machine| machine.uid != uid);

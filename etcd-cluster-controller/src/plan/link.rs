@@ -1,4 +1,4 @@
-//! The Cluster that the EtcdCluster is for. Without one, or with one that goes, nothing is added.
+//! The Cluster that the EtcdCluster is for. Without a Cluster, or while the Cluster is being deleted, nothing is added.
 
 use super::{Plan, View, block, identity, operation, retire, wait};
 use crate::observation::ClusterLink;
@@ -14,8 +14,8 @@ pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
         ClusterLink::Several(_) => return Some(block(reasons::CLAIMED_BY_SEVERAL_CLUSTERS, problem)),
     };
     if cluster.deleting {
-        // Its workers, and the hooks that are asked before it goes, may need etcd until the EtcdCluster itself is deleted. So a
-        // Machine that somebody has deleted waits for safety as usual.
+        // The workers of the Cluster may need etcd until the EtcdCluster itself is deleted, and so may the hooks that
+        // Cluster API calls before the Cluster goes. So a deleted Machine waits until its removal is safe, as usual.
         let message = format!("Cluster {} is being deleted: no member is added", cluster.name);
         let leaving = [identity::plan, operation::plan, retire::plan].iter().find_map(|rule| rule(view));
         return Some(leaving.unwrap_or_else(|| wait(reasons::DELETING, message)));

@@ -1,9 +1,10 @@
-//! Machines that are marked for remediation, by a MachineHealthCheck or by a person, and those that are stuck. A marked Machine
-//! is replaced although its member answers: a mark reports what no probe sees. It is deleted, and goes the way of every
-//! Machine that is deleted: a healthy voter leaves when its replacement votes.
+//! Replaces Machines that a MachineHealthCheck or a person has marked for remediation, and Machines that are stuck. A
+//! marked Machine is replaced although its member answers, because a mark reports what no probe sees. The Machine is
+//! deleted, and its member leaves like that of every deleted Machine: a healthy voter leaves when its replacement
+//! votes.
 //!
-//! A voter that fails is left to `repair`, marked or not: that knows when a failed one may go. Nothing here is done for haste,
-//! so everything else comes first.
+//! A voter that fails is left to `repair`, whether it is marked or not: that rule knows when a failed voter may go.
+//! Nothing here is urgent, so a healthy voter is replaced only when nothing else is to be done.
 
 use super::growth::{is_late, missing_since};
 use super::repair::{self, RETRY_PERIOD, is_paused, recovers};
@@ -27,9 +28,9 @@ struct Wanted<'v, 'a> {
 /// Why a Machine is to be replaced.
 #[derive(Clone, Copy)]
 enum Mark<'a> {
-    /// Somebody has marked it: who.
+    /// It is marked for remediation, and by whom.
     Marked(&'a str),
-    /// It will not become a voter: what has happened to it.
+    /// It will not become a voter, and why.
     Stuck(&'static str),
 }
 
@@ -49,8 +50,8 @@ impl Mark<'_> {
     }
 }
 
-/// Deletes a marked Machine. The replacement of a voter is written down before, as for one that has failed: the new Machine
-/// then says what it was made for, and a MachineHealthCheck that marks every new one is slowed down.
+/// Deletes a marked or stuck Machine. The replacement of a voter is recorded first, as for a voter that has failed. The
+/// new Machine then says what it was made for, which slows down a MachineHealthCheck that marks every new Machine.
 pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
     let free = wanted(view).filter(|wanted| hold(view, wanted).is_none());
     let Wanted { seat, machine, mark } = free.min_by_key(|wanted| (wanted.seat.is_voter(), wanted.seat.leads()))?;
@@ -60,7 +61,7 @@ pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
     Some(Plan::Do(Step::DeleteMachine { name: machine.name.clone(), why: mark.why_deleted() }))
 }
 
-/// Machines that are to be replaced and stay for now, and what each of them waits for.
+/// Machines that are to be replaced, and what each of them waits for.
 pub(crate) fn waiting(view: &View<'_>) -> Vec<Hold> {
     let one = |wanted: Wanted<'_, '_>| {
         let next = || Hold::new(reasons::REPLACING_MEMBER, "it is replaced next");
@@ -71,12 +72,13 @@ pub(crate) fn waiting(view: &View<'_>) -> Vec<Hold> {
     wanted(view).map(one).collect()
 }
 
-/// When the time of one of them has come. `None`: an event tells.
+/// How long until the next of them may be replaced. `None`: only an event changes that.
 pub(super) fn due(view: &View<'_>) -> Option<Duration> {
     waiting(view).into_iter().filter_map(|hold| hold.again).min()
 }
 
-/// Those that are stuck or marked. One that is both counts as stuck: a mark alone gives a learner all the time it wants.
+/// Machines that are stuck or marked. A Machine that is both counts as stuck, because a mark alone does not limit the
+/// time of a learner.
 fn wanted<'v, 'a>(view: &'v View<'a>) -> impl Iterator<Item = Wanted<'v, 'a>> {
     view.roster.seats.iter().filter_map(|seat| {
         let machine = seat.machine.filter(|machine| !machine.deleting)?;
@@ -88,7 +90,7 @@ fn wanted<'v, 'a>(view: &'v View<'a>) -> impl Iterator<Item = Wanted<'v, 'a>> {
     })
 }
 
-/// Whether its replacement is written down, and it has been healthy ever since.
+/// Whether a Machine's replacement is recorded, and its member has been healthy ever since.
 fn is_begun(view: &View<'_>, seat: &Seat<'_>, machine: &MachineView) -> bool {
     let begun = repair::last(view.observation).filter(|last| last.machine_uid == machine.uid);
     begun.is_some_and(|last| matches!(&seat.verdict, Verdict::Healthy { since } if *since <= last.time.0))
@@ -101,7 +103,8 @@ fn hold(view: &View<'_>, wanted: &Wanted<'_, '_>) -> Option<Hold> {
     if let Some(hold) = obstacle(view, wanted).map(waits) {
         return Some(hold);
     }
-    // One that serves can wait: unless a person has said how long, that is as long as it counts as a replacement.
+    // A member that serves can wait. Unless a person has set `retryPeriodSeconds`, it waits for as long as its Machine
+    // counts as a replacement.
     let period = match view.observation.etcd.spec.remediation.retry_period_seconds {
         0 => (i32::MAX, "minHealthyPeriodSeconds"),
         seconds => (seconds, RETRY_PERIOD),
@@ -138,19 +141,20 @@ fn obstacle(view: &View<'_>, wanted: &Wanted<'_, '_>) -> Option<String> {
             Some("no other machine would boot until the infrastructure of the Cluster is provisioned".to_owned())
         }
         () if seat.is_voter() => obstacle_of_a_voter(view),
-        // Otherwise one after the other would be made, marked and kept. One whose member has started leaves etcd, and
-        // is not kept.
+        // Otherwise one Machine after the other would be created, marked and kept. A Machine whose member has started
+        // is not kept, because its member leaves etcd.
         () if !seat.has_started() && is_to_wait(view, wanted) => Some(
             "another Machine that has not become a member in its time is kept, because it could take the quorum with it; it goes when another member has joined, or when you release it by hand as MachinesDeleting says"
                 .to_owned(),
         ),
-        // Where the infrastructure takes none back, or somebody keeps them, there is not one more each time.
+        // Otherwise every replacement would add one more Machine, if the infrastructure or a person keeps those that
+        // were let go.
         () if matches!(mark, Mark::Stuck(_)) && lingers(view) => {
             Some("another Machine that was let go is not gone yet".to_owned())
         }
         () if matches!(mark, Mark::Stuck(_)) => None,
-        // One that has not made it in its time serves nobody, nor does a learner that has failed by then. So each has at least
-        // that time, however often it is marked.
+        // A Machine that has not become a member within its grace serves no one, and neither does a learner that has
+        // failed by then. So each Machine has at least its grace, however often it is marked.
         () if (seat.member.is_none() || seat.is_unhealthy()) && is_late(observation, machine) => None,
         () => {
             let until = observation.end_of_grace(machine).filter(|_| observation.is_in_grace(machine));
@@ -160,13 +164,15 @@ fn obstacle(view: &View<'_>, wanted: &Wanted<'_, '_>) -> Option<String> {
     }
 }
 
-/// Whether a Machine that was let go is there still, without a member.
+/// Whether a Machine that was let go is still there, without a member.
 fn lingers(view: &View<'_>) -> bool {
     view.roster.seats.iter().any(|seat| seat.is_leaving() && seat.member.is_none() && seat.released)
 }
 
-/// Whether another late Machine is kept, and those that may come yet would free it; or as many are kept as are wanted. Whoever
-/// is held back may not come while this one is a learner, or its member is missing: it would wait for itself.
+/// Whether a Machine has to wait, because another late Machine is kept and Machines that may still join would free it,
+/// or because as many late Machines are kept as members are wanted. A Machine that is held back may not join while the
+/// one to be replaced is a learner or its member is missing, so it does not count then: the one to be replaced would
+/// wait for itself.
 fn is_to_wait(view: &View<'_>, wanted: &Wanted<'_, '_>) -> bool {
     let holds_back = wanted.seat.member.is_some() || missing_since(view.observation, wanted.machine).is_some();
     let stays = |seat: &&Seat<'_>| seat.machine.is_some_and(|machine| !machine.deleting);
@@ -175,7 +181,8 @@ fn is_to_wait(view: &View<'_>, wanted: &Wanted<'_, '_>) -> bool {
     kept > 0 && (kept >= view.wanted() || view.roster.seats.iter().filter(stays).any(may_come))
 }
 
-/// A healthy voter goes only where all is well otherwise, so that nothing is begun that a second fault would bring to a halt.
+/// Why a healthy voter is not replaced now. It goes only if everything else is well, so that nothing is begun that a
+/// second fault would halt.
 fn obstacle_of_a_voter(view: &View<'_>) -> Option<String> {
     let (voters, wanted) = (view.roster.voters().count(), view.wanted());
     let unwell = view.roster.voters().find(|other| !other.is_healthy());

@@ -1,4 +1,4 @@
-//! When the client certificate for Prometheus is made, where the spec asks for one. It is not a step of the plan, as
+//! When the client certificate for Prometheus is made, if the spec asks for one. It is not a step of the plan, because
 //! nothing waits for it.
 
 use super::is_left_alone;
@@ -7,20 +7,20 @@ use crate::put_off::PUT_OFF;
 use k8s_openapi::jiff::SignedDuration;
 use std::time::Duration;
 
-/// One that expires sooner is made again: after half of its life.
+/// A certificate that expires within this time is renewed: it has reached half of its life.
 const RENEW_BEFORE: SignedDuration = SignedDuration::from_hours(24 * 45);
 
-/// Whether it is to be made now.
+/// Whether the certificate is to be made now.
 pub(crate) fn is_due(observation: &Observation) -> bool {
     left(observation).is_some_and(|left| left.is_zero())
 }
 
-/// When it is to be made. What is due now, and could not be made, is tried again much later.
+/// How long until the certificate is to be made. If it is due now and could not be made, it is tried again much later.
 pub(super) fn due(observation: &Observation) -> Option<Duration> {
     left(observation).map(|left| if left.is_zero() { PUT_OFF } else { left })
 }
 
-/// How long it is until it is to be made. `None`: it never is, by all that is known.
+/// How long until the certificate is to be made. `None`: never, by all that is known.
 fn left(observation: &Observation) -> Option<Duration> {
     let is_there = observation.cluster.one().is_some_and(|cluster| !cluster.deleting)
         && observation.etcd.metadata.deletion_timestamp.is_none();

@@ -1,9 +1,8 @@
-//! `clusterctl move`: what it takes away is left alone, and while something would be lost it is told to wait.
+//! `clusterctl move`: what it has moved away is left alone, and it has to wait while a move would lose something.
 //!
-//! It makes every object again in another management cluster, with a new UID and without its status, and then deletes it
-//! here. Of each object that it is about to delete it first takes all annotations, and puts one of its own in their place;
-//! it takes the finalizers as well. Meanwhile the Cluster is paused on both sides. The mark says the same where that pause
-//! is lost.
+//! clusterctl creates every object again in the target, with a new UID and without its status, and then deletes it
+//! here. Before it deletes an object, it replaces all annotations with a mark of its own, and removes the finalizers.
+//! Meanwhile the Cluster is paused on both sides. If that pause is lost, the mark says the same.
 
 use super::{Plan, Step, View, deletion, repair};
 use crate::observation::Observation;
@@ -11,8 +10,9 @@ use api::etcd_cluster::{EtcdClusterStatus, RemovalState};
 use api::names;
 use kube::ResourceExt;
 
-/// What says that the members are another management cluster's by now: nothing is done to them from here. `None`: nothing
-/// does, or the deletion has been confirmed since, as the hook does it when the Cluster is deleted.
+/// The object that says that the members now belong to another management cluster, so nothing is done to them from
+/// here. `None`: no object says so; or the deletion has been confirmed since, which the Cluster hook does when the
+/// Cluster is deleted.
 pub(super) fn away(observation: &Observation) -> Option<String> {
     let (etcd, mark) = (observation.etcd.as_ref(), names::DELETE_FOR_MOVE_ANNOTATION);
     if deletion::is_confirmed(etcd) {
@@ -34,14 +34,14 @@ pub(super) fn away(observation: &Observation) -> Option<String> {
 pub(crate) enum Loss {
     /// Nothing: all that matters can be derived again.
     Nothing,
-    /// This.
+    /// What would be lost, in words.
     Of(String),
-    /// The member list is not known at this moment, and nothing else is lost: what was said of it last still holds.
+    /// The member list is not known at this moment, and nothing else would be lost. The previous answer still holds.
     Unknown,
 }
 
-/// What a move would lose now: a status is not moved, nor is a deletion, and nobody may join under another UID than the
-/// admitted one. `after`: the status that is written next.
+/// What a move would lose now. clusterctl moves neither a status nor a deletion, and no Machine may join under another
+/// UID than the admitted one. `after`: the status that is written next.
 pub(crate) fn loss(observation: &Observation, next: &Plan, after: &EtcdClusterStatus) -> Loss {
     let view = View::new(observation);
     if has_made_nothing(&view, next) {
@@ -54,13 +54,14 @@ pub(crate) fn loss(observation: &Observation, next: &Plan, after: &EtcdClusterSt
     }
 }
 
-/// Nothing has been made for it, and nothing is about to be, as of one whose Cluster uses another EtcdCluster.
+/// Whether nothing has been made for the EtcdCluster, and nothing is about to be made, for example because its Cluster
+/// uses another EtcdCluster.
 fn has_made_nothing(view: &View<'_>, next: &Plan) -> bool {
     let makes = matches!(next, Plan::Do(step) if changes_members(step));
     view.observation.machines.is_empty() && !view.has_begun() && !makes
 }
 
-/// What would be lost, whoever is a member.
+/// What would be lost, whatever the member list says.
 fn before_the_list(view: &View<'_>, next: &Plan, after: &EtcdClusterStatus) -> Option<String> {
     let observation = view.observation;
     if let Plan::Do(step) = next
@@ -94,7 +95,7 @@ fn before_the_list(view: &View<'_>, next: &Plan, after: &EtcdClusterStatus) -> O
         .then(|| format!("there are {} Machines, and {} are wanted", observation.machines.len(), view.wanted()))
 }
 
-/// A Machine without a member that votes, or the other way round, by the member list.
+/// A Machine without a voter, or a member without a Machine, by the member list.
 fn odd_seat(view: &View<'_>) -> Option<String> {
     let mut seats = view.roster.seats.iter().filter(|_| view.roster.is_listed());
     let odd = seats.find(|seat| seat.machine.is_none() || !seat.is_voter())?;
@@ -104,7 +105,8 @@ fn odd_seat(view: &View<'_>) -> Option<String> {
     })
 }
 
-/// Whether a step changes who is a member, or which Machines there are. The others only write down what can be found again.
+/// Whether a step changes the membership or the Machines, or is part of such a change. The other steps only record what
+/// can be derived again.
 fn changes_members(step: &Step) -> bool {
     match step {
         Step::Record { .. }

@@ -1,9 +1,9 @@
-//! Finishing what was begun. The operation in the status is the fence: it is written before anything is done to etcd, and
-//! a manager that finds it looks at etcd first, since a call that timed out may have been carried out all the same.
+//! Finishes what was begun. The operation in the status is the fence: it is written before anything is done to etcd. A
+//! manager that finds it reads etcd first, because a call that timed out may still have been carried out.
 //!
-//! What is no longer wanted or safe is called off, so that other work goes on: the permission may never come back. Only
-//! a live list calls it off (`Step::is_fenced`), and that is not the last word either, as etcd may carry out a call
-//! later: the record of the removal stays (`status/ledger.rs`, `docs/decisions/0026-called-off-removals.md`).
+//! An operation that is no longer wanted or safe is called off, so that other work goes on: it may never be permitted
+//! again. Only a live list calls it off (`Step::is_fenced`). Even that is not final, because etcd may carry out a call
+//! later. So the record of the removal stays (`status/ledger.rs`, `docs/decisions/0026-called-off-removals.md`).
 
 use super::{Plan, Step, View, corrupt, retire, wait};
 use crate::observation::hex;
@@ -31,7 +31,7 @@ pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
     Some(resume(view, operation).unwrap_or(Plan::Do(Step::Finish(None))))
 }
 
-/// What is done of the operation, if it is still wanted and still safe.
+/// The next step of the operation, if it is still wanted and still safe.
 fn resume(view: &View<'_>, operation: &Operation) -> Option<Plan> {
     let id = u64::from_str_radix(&operation.member_id, 16).ok()?;
     let seat = view.roster.by_member(id).filter(|seat| retire::leaves(view, seat))?;

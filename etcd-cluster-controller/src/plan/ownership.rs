@@ -1,5 +1,6 @@
-//! Machines that are not this object's. After a restore that has created all objects again, the members run on Machines that
-//! name an owner of the past: nothing is made in their place, and nobody is told that they are gone.
+//! Machines that this EtcdCluster does not control. After a restore that has created all objects again, the members run
+//! on Machines whose owner reference names an earlier EtcdCluster. Nothing is made in their place, and they are not
+//! reported as gone.
 
 use super::{Plan, View, block};
 use api::conditions::reasons;

@@ -1,5 +1,5 @@
-//! What the control plane is told: endpoints and whether etcd is ready. They follow the membership that is wanted, and never
-//! the health of the moment.
+//! What the control plane is told: the endpoints, and whether etcd is ready. Both follow the wanted membership, and
+//! never the health of the moment.
 
 use super::in_use::InUse;
 use super::rollout::is_outdated;
@@ -19,10 +19,12 @@ pub struct Publish {
     pub complete: bool,
 }
 
-/// Endpoints are those of all voters. Once every Machine that stays has a healthy voter, they are those alone: members whose
-/// Machines are on their way out retire when no API server uses them any longer. While the control plane rolls out, there are
-/// Machines too many, or API servers use endpoints and Machines are to be replaced, what was told stays until that is over, or
-/// until the next one can only go when the control plane has been told.
+/// The endpoints are those of all voters. Once every Machine that stays has a healthy voter, only those of these
+/// voters. A member whose Machine is being deleted retires when no API server uses it any longer.
+///
+/// The published list stays while the control plane rolls out, while there are surplus Machines, and while API servers
+/// use endpoints and Machines are to be replaced. It stays until that is over, or until the next member can leave only
+/// after the control plane has been told.
 pub(super) fn publish(view: &View<'_>, goal: &Goal, next: &Plan) -> Publish {
     let observation = view.observation;
     let retires = |seat: &Seat<'_>| goal.retires(seat) && !retire::is_held_by_its_endpoint(view, seat);
@@ -32,20 +34,21 @@ pub(super) fn publish(view: &View<'_>, goal: &Goal, next: &Plan) -> Publish {
     let is_ready = status.is_some_and(|status| status.ready);
     let before = PublishedList::new(view, status.map_or("", |status| status.endpoints.as_str()));
     let in_use = InUse::of(view);
-    // Where only a person goes on with a rollout, members stay as they are until then.
+    // If only a person can go on with a rollout, the members stay as they are until then.
     let is_rolling = staying.iter().any(|seat| is_outdated(view, seat)) && !rollout::is_refused(view);
     let is_frozen = in_use.is_rolling_out() || (is_rolling && !in_use.is_empty());
     let is_kept = staying.len() > goal.voters || is_frozen;
-    // As long as more than half of it is served (rule 5).
+    // The list stays only as long as more than half of it is served (rule 5).
     let is_served = before.served_by(|seat| !seat.is_unhealthy()) > before.urls.len() / 2;
-    // What is used already, or has as many as are wanted, may be told at any time.
+    // A list that is published as Ready, that is in use, or that as many voters serve as are wanted, may be told at any
+    // time.
     let may_be_told = is_ready || in_use.has_published() || before.served_by(|seat| seat.counts) >= goal.voters;
     let is_enough = well >= goal.voters;
-    // What may not be told does not stay once something else may be told.
+    // A list that may not be told does not stay once enough voters are there for another one.
     let stays = is_kept && is_served && (may_be_told || !is_enough) && !rollout::must_be_told(view);
     let settled = well == staying.len() && well == goal.voters;
     let is_told = |seat: &Seat<'_>| before.endpoint(seat).is_some_and(|url| before.urls.contains(&url.as_str()));
-    // A member on its way out never enters the list, and leaves it when others are there.
+    // A member whose Machine is being deleted never enters the list, and leaves it when other members are there.
     let is_over = settled || is_kept;
     let voters = || view.roster.voters().filter(|seat| !retires(seat) || (!is_over && is_told(seat)));
     let mut urls: Vec<String> = if stays {
@@ -55,16 +58,17 @@ pub(super) fn publish(view: &View<'_>, goal: &Goal, next: &Plan) -> Publish {
     };
     urls.sort();
     urls.dedup();
-    // A new voter is published with its first good answer. Ready before that would roll the control plane twice.
+    // A new voter is published with its first healthy answer. If etcd were Ready before that, the control plane would
+    // roll out twice.
     let complete = if is_kept { is_enough } else { settled && urls.len() == goal.voters };
-    // Nobody is told for the first time of members that are about to be replaced.
+    // The control plane is never told for the first time of members that are about to be replaced.
     let was_told = !in_use.is_empty() || status.is_some_and(|status| status.creation_complete);
     let complete = complete && (was_told || !is_rolling);
     let certificates = observation.certificates.serve(observation.now);
     let blocked = matches!(next, AnyPlan::Block(_));
     let deleting = observation.etcd.metadata.deletion_timestamp.is_some();
     let is_another = blocked && next.is_held_for(reasons::CLUSTER_ID_CHANGED);
-    // Another management cluster says of its members whether they are ready.
+    // After a move, the other management cluster reports whether the members are ready.
     let is_moved_away = next.is_held_for(reasons::MOVED_AWAY);
     Publish {
         endpoints: if urls.is_empty() { before.urls.join(",") } else { urls.join(",") },
@@ -73,7 +77,7 @@ pub(super) fn publish(view: &View<'_>, goal: &Goal, next: &Plan) -> Publish {
     }
 }
 
-/// What the status has told so far.
+/// The endpoints that the status has published so far.
 struct PublishedList<'v, 'a> {
     view: &'v View<'a>,
     urls: Vec<&'v str>,
@@ -84,22 +88,22 @@ impl<'v, 'a> PublishedList<'v, 'a> {
         Self { view, urls: urls.split(',').filter(|url| !url.is_empty()).collect() }
     }
 
-    /// How many of the endpoints are those of voters that count.
+    /// How many of the published endpoints belong to voters that `counts` accepts.
     fn served_by(&self, counts: impl Fn(&Seat<'_>) -> bool) -> usize {
         let voters = self.view.roster.voters().filter(|seat| counts(seat));
         let theirs = voters.filter_map(|seat| self.endpoint(seat));
         theirs.filter(|url| self.urls.contains(&url.as_str())).count()
     }
 
-    /// Where a voter is said to be. It is published once it answers there, and stays as long as it is a voter: a client
-    /// skips an endpoint that is down, while a changed list would roll the whole control plane.
+    /// The published URL of a voter. A URL is published once the voter answers there, and stays as long as it is a
+    /// voter: a client skips an endpoint that is down, but a changed list makes the whole control plane roll out.
     fn endpoint(&self, seat: &Seat<'_>) -> Option<String> {
         let observation = self.view.observation;
         let present = observation.client_url(seat.machine?);
         if seat.is_healthy() {
             return present;
         }
-        // Its Machine may have been given an address at which nothing answers (yet), or another member.
+        // Its Machine may have got an address at which nothing answers yet, or at which another member answers.
         let recorded = seat.id().and_then(|id| observation.recorded(id)).map(|member| member.client_url.clone());
         recorded.into_iter().chain(present).find(|url| self.urls.contains(&url.as_str()))
     }

@@ -1,6 +1,6 @@
-//! What a move or a restore of the management cluster must keep. It is written into annotations before anything relies on
-//! it, and again where somebody has taken it away. The highest number in a name is written first by the step that makes the
-//! Machine.
+//! Records what a move or a restore of the management cluster must keep. It is written into annotations before anything
+//! relies on it, and again if someone has removed it. The highest number in a name is first written by the step that
+//! creates the Machine.
 
 use super::{Plan, Step, View, upgrade};
 use api::names;
@@ -13,9 +13,9 @@ pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
     let recorded = etcd.annotations();
     let finalizer = !etcd.finalizers().iter().any(|finalizer| finalizer == names::ETCD_CLUSTER_FINALIZER);
     let mut annotations = BTreeMap::new();
-    // The spec's version is recorded too: taking it out of the spec must not bring an older one back.
+    // The version of the spec is pinned too: removing it from the spec must not bring back an older version.
     let pinned = recorded.get(names::PINNED_VERSION_ANNOTATION).map(String::as_str);
-    // Members of an earlier release, which pinned nothing, run what they run.
+    // An earlier release pinned nothing, so its members keep the version that they run.
     let runs = etcd.status.as_ref().map(|status| status.version.as_str()).filter(|version| !version.is_empty());
     let spec = etcd.spec.etcdadm_config_spec.etcd_version();
     let version = match pinned {
@@ -25,21 +25,21 @@ pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
     if pinned != Some(&version) {
         annotations.insert(names::PINNED_VERSION_ANNOTATION, Some(version.clone()));
     }
-    // Members with different limits drop each other's learners, and panic: an object that was replaced or edited has
-    // not changed theirs. A Machine that has no member yet is going to have one with the limit that it was made with. One
-    // whose config says none changes no record: it may have been taken away there.
+    // Members with different limits drop each other's learners, and panic. Replacing or editing the EtcdCluster does
+    // not change the limit of its members. A Machine without a member will have one with the limit that the Machine was
+    // made with. A config without a limit changes no record, because someone may have removed the limit there.
     let members = view.roster.members().filter_map(|(_, seat)| seat.machine);
     let mut machines = members.chain(view.observation.machines.values());
     let running = machines.find_map(|machine| view.observation.learner_limits.get(&machine.name));
     let shown = recorded.get(names::MAX_LEARNERS_ANNOTATION);
-    // Members of an earlier release, which recorded nothing, have 1.
+    // An earlier release recorded nothing, and its members have 1.
     let made_with = || running.or(shown).map_or("1", String::as_str);
     let limit = if is_open(view) { max_learners(&version) } else { made_with() };
     if shown.is_none_or(|shown| shown != limit) {
         annotations.insert(names::MAX_LEARNERS_ANNOTATION, Some(limit.to_owned()));
     }
     if recorded.get(names::CLUSTER_ID_ANNOTATION).is_none_or(String::is_empty)
-        // That of the first trusted list, or the one that the status of an earlier release has.
+        // The ID of the first trusted member list, or the one in the status of an earlier release.
         && let Some(id) = view.observation.cluster_id()
     {
         annotations.insert(names::CLUSTER_ID_ANNOTATION, Some(id));
@@ -51,9 +51,10 @@ pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
     (finalizer || !annotations.is_empty()).then_some(Plan::Do(Step::Record { finalizer, annotations }))
 }
 
-/// The version that new members get. Not one of the spec that no member can get to, as far as that is known: when
-/// it is taken back, the version before applies again. What was recorded may have become such a version too, where the
-/// last member of an earlier minor version has failed, or goes: then it is what the others run.
+/// The version that new members get. A version of the spec that is not legal for the members, as far as theirs are
+/// known, is not used: when it is taken back, the version before applies again. The recorded version may have become
+/// illegal too, if the last member of an earlier minor version has failed or is leaving. Then new members get the
+/// version that the others run.
 fn in_force(view: &View<'_>, spec: Option<&str>, pinned: &str) -> String {
     let joins = |version: &&str| upgrade::may_join(view, version);
     match view.has_begun() {
@@ -66,13 +67,14 @@ fn in_force(view: &View<'_>, spec: Option<&str>, pinned: &str) -> String {
     }
 }
 
-/// Whether it is still open with which version etcd begins: no machine can have started one.
+/// Whether the version that etcd begins with is still open: no machine can have started etcd.
 fn is_open(view: &View<'_>) -> bool {
     let observation = view.observation;
     !view.has_begun() && !observation.machines.values().any(|machine| observation.has_data(machine))
 }
 
-/// Of an etcd that begins with this version: 3 where every member can have it from the first on. etcd up to 3.5 hard-codes 1.
+/// The learner limit of an etcd that begins with this version: 3 if every member can have it from the start. etcd up to
+/// 3.5 hard-codes 1.
 fn max_learners(version: &str) -> &'static str {
     let has_limit = version.parse::<EtcdVersion>().is_ok_and(|version| version.has_max_learners());
     if has_limit { "3" } else { "1" }
@@ -137,7 +139,8 @@ mod tests {
         assert_eq!(recorded(&earlier).unwrap()[names::PINNED_VERSION_ANNOTATION].as_deref(), Some("3.5.21"));
     }
 
-    /// No etcd of 3.5 starts with another one. And no machine does with the one of before: it is held back, and made again.
+    /// etcd 3.5 does not start with another limit. A Machine with the earlier limit does not boot either: it is held
+    /// back, and is made again.
     #[test]
     fn the_learner_limit_follows_the_version_until_a_machine_can_boot() {
         let made_again = |story: &Story| matches!(story.plan(), Plan::Do(Step::DeleteHeldBack { .. }));

@@ -1,8 +1,8 @@
-//! Voters that have failed for long enough are replaced. A replacement boots first, and then the Machine of the failed
-//! voter is deleted: it goes the way of every Machine that is deleted, and the replacement joins in its place. With an
-//! even number of voters it is deleted at once, as no failure less is survived without it; and so it is with `maxSurge:
-//! 0`, as there is no room for its replacement before. A voter that recovers before that stays, and the replacement is
-//! one Machine too many.
+//! Replaces voters that have failed for long enough. The replacement boots first. Then the Machine of the failed voter
+//! is deleted like any other, and the replacement joins in its place. With an even number of voters, the Machine is
+//! deleted immediately, because etcd survives no fewer failures without the voter. With `maxSurge: 0` it is deleted
+//! immediately too, because there is no room for its replacement before. A voter that recovers before the deletion
+//! stays, and the replacement is then surplus.
 
 use super::growth::missing_since;
 use super::retire::may_leave;
@@ -23,19 +23,19 @@ use std::time::Duration;
 /// The field of `spec.remediation` that says when a replacement is replaced itself.
 pub(super) const RETRY_PERIOD: &str = "retryPeriodSeconds";
 
-/// Goes on with what was begun, also where `spec.remediation` has changed since; or begins with the next one.
+/// Continues the replacement that was begun, even if `spec.remediation` has changed since; or begins the next one.
 pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
     if !view.roster.is_listed() {
         return None;
     }
     let Some(seat) = replaced(view) else { return begin(view) };
     let machine = seat.machine.filter(|machine| !is_paused(machine))?;
-    // What is lacking otherwise is seen to by growth: it makes the replacement, and admits it.
+    // Growth does the rest: it creates the replacement, and admits it.
     (is_time(view) && may_leave(view, seat).is_ok())
         .then(|| Plan::Do(Step::DeleteMachine { name: machine.name.clone(), why: WhyDeleted::Unhealthy }))
 }
 
-/// Whether a voter that has failed waits for nobody: until then it may come back, and nothing is gained without it.
+/// Whether a failed voter can go now. Until then it may come back, and its removal would gain nothing.
 fn is_time(view: &View<'_>) -> bool {
     is_even(view)
         || replacement_is_up(view)
@@ -43,12 +43,12 @@ fn is_time(view: &View<'_>) -> bool {
         || (view.removes_first() && can_be_made_again(view))
 }
 
-/// The same of a voter that no Machine carries.
+/// The same for a voter that no Machine carries.
 pub(super) fn is_time_without_a_machine(view: &View<'_>, voter: &Seat<'_>) -> bool {
     is_time(view) || goes_from(view, voter).is_some_and(|from| from <= view.observation.now)
 }
 
-/// When the next voter that no Machine carries waits for no other Machine any more.
+/// How long until the next voter that no Machine carries stops waiting for another Machine.
 pub(super) fn due(view: &View<'_>) -> Option<Duration> {
     let now = view.observation.now;
     let apart = view.roster.voters().filter(|seat| seat.machine.is_none());
@@ -56,11 +56,14 @@ pub(super) fn due(view: &View<'_>) -> Option<Duration> {
     Duration::try_from(next.duration_since(now)).ok()
 }
 
-/// From when on a voter that no Machine carries, and that has failed, waits for no Machine. One that does not come in its
-/// time is replaced only when no voter is away, and this voter cannot be brought back: so it waits for that one's grace, and
-/// no longer. One that could boot before this voter began to fail may be late for any reason, and says nothing of the next
-/// one. Where no other comes, be it that none is wanted or that none can be made, it counts all the same, with a grace from
-/// when the voter has failed: else both would stay for good.
+/// When a failed voter that no Machine carries stops waiting for a Machine. A Machine that does not join within its
+/// grace is replaced only while no voter is away, and this voter cannot be brought back. So the voter waits for the
+/// grace of that Machine, and no longer.
+///
+/// A Machine that could boot before this voter began to fail may be late for any reason, and says nothing about the
+/// next Machine. If no later Machine comes, because none is wanted or none can be made, the earlier one counts
+/// nevertheless, with a grace that begins when the voter has failed for long enough. Otherwise both would stay for
+/// good.
 fn goes_from(view: &View<'_>, voter: &Seat<'_>) -> Option<Timestamp> {
     let observation = view.observation;
     let Verdict::Unhealthy { since, .. } = voter.verdict else { return None };
@@ -79,7 +82,8 @@ pub(super) fn can_be_made_again(view: &View<'_>) -> bool {
         && view.cluster().is_some_and(|cluster| cluster.infrastructure_ready)
 }
 
-/// With an even number of voters the failed one goes before anybody else: without it etcd survives one failure more.
+/// With an even number of voters, the failed voter goes before anything else is done: without it, etcd survives one
+/// more failure.
 pub(super) fn at_once(view: &View<'_>) -> Option<Plan> {
     is_even(view).then(|| plan(view))?.filter(|plan| matches!(plan, Plan::Do(_)))
 }
@@ -101,20 +105,20 @@ fn on_record<'v, 'a>(view: &'v View<'a>, last: &LastRemediation) -> Option<&'v S
     view.roster.voters().find(|seat| seat.machine.is_some_and(is_it))
 }
 
-/// What is written on a Machine that is made now: the replacement that it is for.
+/// The replacement that a Machine created now is made for, which is written on the Machine.
 pub(crate) fn made_for(observation: &Observation) -> Option<LastRemediation> {
     under_way(&View::new(observation)).cloned()
 }
 
-/// The replacement that is under way. The Machine that it is about may be on its way out already, or, where there is no room
-/// for another one before, gone.
+/// The replacement that is under way. The Machine to be replaced may already be on its way out. If there is no room for
+/// another Machine before, it may be gone.
 pub(crate) fn under_way<'a>(view: &View<'a>) -> Option<&'a LastRemediation> {
     let last = last(view.observation)?;
     let goes = |machine: &MachineView| machine.uid == last.machine_uid && machine.deleting;
     (replaced(view).is_some() || view.observation.machines.values().any(goes) || is_owed(view, last)).then_some(last)
 }
 
-/// Whether the Machine of a replacement has yet to be made, after the one that it is for has gone.
+/// Whether the Machine of a replacement has yet to be created, after the Machine that it replaces has gone.
 fn is_owed(view: &View<'_>, last: &LastRemediation) -> bool {
     let observation = view.observation;
     let is_about = |machine: &MachineView| {
@@ -127,8 +131,9 @@ fn is_owed(view: &View<'_>, last: &LastRemediation) -> bool {
         && !observation.machines.values().any(is_about)
 }
 
-/// How much longer a voter whose replacement was begun has to be healthy until that replacement is too much: a member that
-/// answers once may fail again. It is zero where its health is not known.
+/// How much longer a voter whose replacement was begun has to be healthy until the replacement is surplus: a member
+/// that answers once may fail again. Zero if the voter has failed again or its health is not known. `None`: there is
+/// nothing to wait for.
 pub(super) fn recovers(view: &View<'_>) -> Option<Duration> {
     let last = last(view.observation)?;
     let seat = on_record(view, last)?;
@@ -136,9 +141,10 @@ pub(super) fn recovers(view: &View<'_>) -> Option<Duration> {
         Verdict::Healthy { since } => since,
         // It is being replaced.
         Verdict::Unhealthy { since, .. } if *since <= last.time.0 => return None,
-        // Nothing is decided on it. Where its replacement is there, it would be the one that is too many.
+        // Failures are only reported, so nothing is done about the voter. If its replacement exists, the plan waits:
+        // otherwise the voter would be deleted as surplus.
         Verdict::Unhealthy { .. } if only_reports(view) && !has_replacement(view, last) => return None,
-        // It has failed again, or may have: that is decided on first.
+        // It has failed again, or may have. That is decided first.
         Verdict::Unhealthy { .. } | Verdict::Failing { .. } | Verdict::Unknown { .. } => return Some(Duration::ZERO),
     };
     let steady = i64::from(view.observation.etcd.spec.health_check.unhealthy_after_seconds);
@@ -150,19 +156,19 @@ fn only_reports(view: &View<'_>) -> bool {
     view.observation.etcd.spec.remediation.mode == RemediationMode::Report
 }
 
-/// Whether a Machine is there that was made for this replacement.
+/// Whether there is a Machine that was made for this replacement.
 fn has_replacement(view: &View<'_>, last: &LastRemediation) -> bool {
     let mut made = view.observation.live_machines().filter_map(made_as_replacement);
     made.any(|of| of.machine_uid == last.machine_uid)
 }
 
-/// Whether a seat's Machine stays, as far as is decided so far.
+/// Whether a seat's Machine stays, by what has been decided so far.
 pub(super) fn is_kept(view: &View<'_>, seat: &Seat<'_>) -> bool {
     let is_replaced = || replaced(view).is_some_and(|other| other.id() == seat.id() && seat.member.is_some());
     seat.machine.is_some_and(|machine| !machine.deleting) && !is_replaced()
 }
 
-/// Whether a Machine that stays boots, or has a learner: it joins, or votes, as soon as etcd can take it.
+/// Whether a Machine that stays boots or has a learner: it joins or votes as soon as etcd accepts it.
 fn replacement_is_up(view: &View<'_>) -> bool {
     view.roster.seats.iter().any(|seat| is_kept(view, seat) && !seat.is_voter() && comes(view, seat))
 }
@@ -171,7 +177,8 @@ fn comes(view: &View<'_>, seat: &Seat<'_>) -> bool {
     let Some(machine) = seat.machine.filter(|machine| view.observation.address(machine).is_some()) else {
         return false;
     };
-    // A closed port says that the machine is on. Its grace may be over: it has waited beside a voter that is down.
+    // A refused connection says that the machine is on. Its grace may be over, because it has waited while a voter was
+    // down.
     let is_on = matches!(seat.probe.map(|probe| &probe.outcome), Some(Outcome::MemberFault(MemberFault::Refused)));
     let joins = seat.joining || (seat.admitted && is_on);
     match seat.member {
@@ -180,17 +187,17 @@ fn comes(view: &View<'_>, seat: &Seat<'_>) -> bool {
     }
 }
 
-/// Machines that stay and have a healthy voter.
+/// How many Machines stay and have a healthy voter.
 fn kept_well(view: &View<'_>) -> usize {
     view.roster.voters().filter(|seat| seat.is_healthy() && is_kept(view, seat)).count()
 }
 
-/// Whether a person looks into a Machine: then it is left alone, as Cluster API does it.
+/// Whether a Machine is paused, because a person looks into it. It is left alone then, as in Cluster API.
 pub(super) fn is_paused(machine: &MachineView) -> bool {
     machine.annotations.contains_key(names::PAUSED_ANNOTATION)
 }
 
-/// Writes the next replacement down. One at a time: a failed voter that is on its way out goes first.
+/// Records the next replacement. They go one at a time: a failed voter that is on its way out goes first.
 fn begin(view: &View<'_>) -> Option<Plan> {
     let observation = view.observation;
     if observation.etcd.spec.remediation.mode == RemediationMode::Report {
@@ -201,13 +208,13 @@ fn begin(view: &View<'_>) -> Option<Plan> {
     }
     let is_free = |seat: &&Seat<'_>| seat.machine.is_some_and(|machine| !machine.deleting && !is_paused(machine));
     let failed = view.roster.voters().filter(|seat| seat.is_unhealthy()).filter(is_free);
-    // Where it must not be removed, a replacement could not join either.
+    // If the voter must not be removed, its replacement could not join either.
     let failed = failed.filter(|seat| may_leave(view, seat).is_ok());
     let mut held = None;
     for (seat, machine) in failed.filter_map(|seat| Some((seat, seat.machine?))) {
         let period = (observation.etcd.spec.remediation.retry_period_seconds, RETRY_PERIOD);
         match limit(observation, machine, &seat.describe(), period) {
-            // Another one may not have to wait.
+            // Another failed voter may not have to wait.
             Some(hold) => held = held.or(Some(Plan::Wait(hold))),
             None => return Some(record(observation, machine)),
         }
@@ -215,7 +222,7 @@ fn begin(view: &View<'_>) -> Option<Plan> {
     held
 }
 
-/// Writes the replacement of a Machine's member down.
+/// Records the replacement of a Machine's member.
 pub(super) fn record(observation: &Observation, machine: &MachineView) -> Plan {
     Plan::Do(Step::BeginRemediation(LastRemediation {
         machine: machine.name.clone(),
@@ -225,7 +232,8 @@ pub(super) fn record(observation: &Observation, machine: &MachineView) -> Plan {
     }))
 }
 
-/// Why a voter that has failed is not replaced now, for people. `None`: it has not failed for long enough.
+/// A message about why a voter that has failed is not replaced now. `None`: it has not failed for long enough, or
+/// nothing prevents its replacement.
 pub(super) fn why_not(view: &View<'_>, seat: &Seat<'_>) -> Option<String> {
     if let Some(until) = seat.excused_until(view.observation).filter(|_| seat.is_voter()) {
         return Some(format!(
@@ -248,7 +256,8 @@ pub(super) fn last(observation: &Observation) -> Option<&LastRemediation> {
     observation.etcd.status.as_ref()?.last_remediation.as_ref()
 }
 
-/// The replacement that a Machine was made for, if it has failed for the same reason by all appearances: soon after.
+/// The replacement that a Machine was made for, if that is so recent that the Machine has probably failed for the same
+/// reason.
 fn retry(observation: &Observation, machine: &MachineView) -> Option<LastRemediation> {
     made_as_replacement(machine).filter(|last| is_recent(observation, last))
 }
@@ -258,15 +267,15 @@ fn made_as_replacement(machine: &MachineView) -> Option<LastRemediation> {
     serde_json::from_str(machine.annotations.get(names::REMEDIATION_FOR_ANNOTATION)?).ok()
 }
 
-/// Whether a replacement that was begun then still counts as one. A time that is to come is that of a clock that has been set
-/// back since, and says nothing.
+/// Whether a replacement that was begun then still counts as one. A time in the future is from before the clock was set
+/// back, and says nothing.
 fn is_recent(observation: &Observation, last: &LastRemediation) -> bool {
     let since = observation.now.as_second().saturating_sub(last.time.0.as_second());
     (0..i64::from(observation.etcd.spec.remediation.min_healthy_period_seconds)).contains(&since)
 }
 
-/// Why a replacement is not replaced itself now. `what`: its member, and what is wrong with it. `period`: how long it
-/// waits, and the field that says so.
+/// Why a replacement is not replaced itself now. `what`: its member, and what is wrong with the member. `period`: how
+/// long the replacement waits, and the field that says so.
 pub(super) fn limit(
     observation: &Observation,
     machine: &MachineView,
@@ -275,7 +284,7 @@ pub(super) fn limit(
 ) -> Option<Hold> {
     let limits = &observation.etcd.spec.remediation;
     let last = retry(observation, machine)?;
-    // After so long it does not count as a retry any more.
+    // After this time, it does not count as a retry any more.
     let over = |seconds: i32| {
         last.time.0.as_second().saturating_add(i64::from(seconds.min(limits.min_healthy_period_seconds)))
     };

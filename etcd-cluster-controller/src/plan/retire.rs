@@ -1,5 +1,5 @@
-//! Machines that somebody has deleted. Cluster API keeps them running for our hook; the member leaves etcd when rule 1 allows
-//! it, and only then the Machine goes.
+//! Machines that are being deleted. Our pre-terminate hook makes Cluster API keep them running. The member leaves etcd
+//! when rule 1 allows it, and only then does the Machine go.
 
 use super::growth::is_late;
 use super::in_use::InUse;
@@ -20,7 +20,7 @@ pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
             return Some(Plan::Do(release(view, seat, machine, proof)));
         }
     }
-    // One that has failed goes first, then the one that serves least, and the leader last.
+    // A failed member goes first, then one that is not healthy, and the leader last.
     let mut members: Vec<&Seat<'_>> = view.roster.seats.iter().filter(|seat| leaves(view, seat)).collect();
     members.sort_by_key(|seat| (!seat.is_unhealthy(), seat.is_healthy(), seat.leads()));
     let begin = |kind, seat: &Seat<'_>, id| {
@@ -40,8 +40,9 @@ pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
     only.map(|message| block(reasons::WOULD_LOSE_DATA, message))
 }
 
-/// It is written down first of a machine that may initialize etcd in its last moments, or join it: a
-/// manager, this one or another, that finds that machine or counts who would be left must know that it goes.
+/// Lets a Machine go. If its machine may initialize etcd in its last moments, or join it, the release is recorded
+/// first: a manager, this one or another, that finds the member or counts the voters that would be left must know that
+/// this machine goes.
 fn release(view: &View<'_>, seat: &Seat<'_>, machine: &MachineView, proof: MayGo) -> Step {
     let may_come = seat.may_vote || (seat.admitted && matches!(proof, MayGo::NeverMember(_)));
     if may_come && !view.observation.release_is_noted(machine) {
@@ -55,8 +56,8 @@ fn is_wanted(seat: &Seat<'_>) -> bool {
     seat.machine.is_some_and(|machine| machine.deleting && has_hook(machine))
 }
 
-/// Whether a member is to leave etcd: its Machine is being deleted, also one that was released before the member showed up; or
-/// nobody looks after it any more.
+/// Whether a member is to leave etcd: its Machine is being deleted, even if the Machine was released before the member
+/// showed up; or it is a stranger that is to leave.
 pub(super) fn leaves(view: &View<'_>, seat: &Seat<'_>) -> bool {
     let goes = || seat.is_leaving() && !is_starting(view, seat);
     seat.member.is_some() && (goes() || stranger_leaves(view, seat))
@@ -64,13 +65,15 @@ pub(super) fn leaves(view: &View<'_>, seat: &Seat<'_>) -> bool {
 
 /// Whether a stranger is to leave etcd.
 ///
-/// - At once: one that is orphaned and gives etcd nothing. That is a learner; or one of an even number of voters, as
-///   one voter less survives as many failures, and with it the quorum may hang on a machine that goes with its
-///   infrastructure at any moment. No voter while etcd says that copies differ: its copy may be the right one.
-/// - When it has failed for long enough: every other one, but a stray where failures are only told. One of an odd number of
-///   voters waits until the machine of its replacement is up too, unless an alarm of etcd names it.
-/// - Never: a stray that answers, as it may be somebody's own; and no voter while there are Machines of an earlier
-///   object of this name, as it may be on one of them.
+/// - Immediately: an orphaned member that adds nothing to etcd. That is a learner; or one of an even number of voters,
+///   because one voter fewer survives as many failures, and with it the quorum may depend on a machine that goes with
+///   its infrastructure at any moment. A voter does not leave this way while etcd reports that copies differ, because
+///   its copy may be the right one.
+/// - When it has failed for long enough: every other stranger, except a stray if failures are only reported. One of an
+///   odd number of voters also waits until the machine of its replacement is up, unless an alarm of etcd names the
+///   voter.
+/// - Never: a stray that answers, because it may belong to someone else; and a voter while there are Machines of an
+///   earlier EtcdCluster of this name, because it may run on one of them.
 fn stranger_leaves(view: &View<'_>, seat: &Seat<'_>) -> bool {
     let is_even = view.roster.voters().count().is_multiple_of(2);
     let gives_nothing = seat.orphaned && (!seat.is_voter() || (is_even && !corrupt::holds(view)));
@@ -79,7 +82,8 @@ fn stranger_leaves(view: &View<'_>, seat: &Seat<'_>) -> bool {
     goes && (!seat.is_voter() || view.observation.not_owned.is_empty())
 }
 
-/// Whether a stranger has failed for long enough, and is ours to remove. A stray is only told where failures are.
+/// Whether a stranger has failed for long enough, and is ours to remove. A stray is only reported if failures are only
+/// reported.
 fn stranger_has_failed(view: &View<'_>, seat: &Seat<'_>) -> bool {
     let only_tells = view.observation.etcd.spec.remediation.mode == RemediationMode::Report;
     let is_ours = seat.orphaned || (seat.stray && !only_tells);
@@ -91,7 +95,7 @@ pub(super) fn makes_way(view: &View<'_>, seat: &Seat<'_>) -> bool {
     seat.is_voter() && stranger_has_failed(view, seat) && may_leave(view, seat).is_ok()
 }
 
-/// What becomes of a stranger, for people.
+/// A message about what happens to a stranger.
 pub(super) fn what_becomes_of(view: &View<'_>, seat: &Seat<'_>) -> String {
     if leaves(view, seat) || stranger_has_failed(view, seat) {
         let why = may_leave(view, seat).err().unwrap_or_default();
@@ -108,25 +112,26 @@ pub(super) fn what_becomes_of(view: &View<'_>, seat: &Seat<'_>) -> String {
     format!("It is left alone while it answers, and is removed once its checks have failed for {after} s{until}")
 }
 
-/// Whether a learner was added just now, and its etcd is about to start. From then on its machine knows that it was a
-/// member, and does not join again. One that is removed before might, and its Machine would be kept for as long as it
-/// may join.
+/// Whether a learner was added just now, and its etcd is about to start. Once etcd has started, the machine knows that
+/// it was a member, and does not join again. If the learner were removed before that, its machine might join again, and
+/// its Machine would be kept for as long as that is possible.
 fn is_starting(view: &View<'_>, seat: &Seat<'_>) -> bool {
     let is_new = seat.member.is_some() && !seat.is_voter() && !seat.has_started() && !seat.is_unhealthy();
     is_new && !seat.released && seat.machine.is_some_and(|machine| view.observation.is_in_grace(machine))
 }
 
-/// Whether somebody is on the way out, and waits for us. Not one that is late, which may wait for others to join.
+/// Whether a Machine or a member is on its way out and waits for us. A late Machine does not count, because it may wait
+/// for other Machines to join.
 pub(super) fn is_under_way(view: &View<'_>) -> bool {
     view.roster.seats.iter().any(|seat| (is_wanted(seat) && !has_not_joined(view, seat)) || leaves(view, seat))
 }
 
-/// How many late Machines are kept, as they may take the quorum with them.
+/// How many late Machines are being deleted and are kept, because they may take the quorum with them.
 pub(super) fn late_ones(view: &View<'_>) -> usize {
     view.roster.seats.iter().filter(|seat| is_wanted(seat) && has_not_joined(view, seat)).count()
 }
 
-/// Whether a Machine has not become a member in its time.
+/// Whether a Machine has not become a member within its grace.
 fn has_not_joined(view: &View<'_>, seat: &Seat<'_>) -> bool {
     seat.member.is_none() && seat.machine.is_some_and(|machine| is_late(view.observation, machine))
 }
@@ -137,16 +142,16 @@ fn may_go(view: &View<'_>, seat: &Seat<'_>, machine: &MachineView) -> Option<May
     member_gone(&view.roster, records, machine).or_else(|| never_member(&view.roster, seat, status, view.has_begun()))
 }
 
-/// A healthy voter to lead in place of a member that goes: the newest, as the oldest are most likely to be replaced
-/// next. Rather one whose data is not in doubt.
+/// The voter that leads in place of a member that goes. Voters that stay are preferred, then voters whose data is not
+/// in doubt, and then the newest, because the oldest are most likely to be replaced next.
 pub(super) fn next_leader(view: &View<'_>, from: u64) -> Option<u64> {
     let able = view.roster.voters().filter(|seat| seat.id() != Some(from) && seat.is_well());
     let place = |seat: &Seat<'_>| view.roster.seats.iter().position(|other| other.id() == seat.id());
     able.max_by_key(|seat| (!seat.is_leaving(), !corrupt::is_named(view, seat), place(seat)))?.id()
 }
 
-/// Whether a member may leave etcd now: rule 1 and rule 5, when it is begun and when it is gone on with. `Err`: what it waits
-/// for.
+/// Whether a member may leave etcd now, by rules 1 and 5. They are checked when a removal begins, and again when it
+/// continues. `Err`: what the member waits for.
 pub(super) fn may_leave(view: &View<'_>, seat: &Seat<'_>) -> Result<MayRemove, String> {
     let id = seat.id().unwrap_or_default();
     let permission = may_remove(&view.roster, id, &view.observation.etcd.spec);
@@ -163,8 +168,8 @@ pub(super) fn waits_for_another(view: &View<'_>, seat: &Seat<'_>) -> bool {
     may_remove(&view.roster, id, &view.observation.etcd.spec).is_err() || keeps_copies(view, seat).is_err()
 }
 
-/// Whether a member is on its way out, is held back by nothing but its endpoint, and takes the room of another one. It
-/// counts as one that stays for what the control plane is told: only a rollout of that sets it free.
+/// Whether a member is on its way out, takes the room of another one, and is kept only by its endpoint. For what the
+/// control plane is told, it counts as a member that stays, because only a rollout of the control plane frees it.
 pub(super) fn is_held_by_its_endpoint(view: &View<'_>, seat: &Seat<'_>) -> bool {
     let is_enough = || view.roster.voters().filter(|voter| voter.is_well()).count() >= view.wanted();
     !view.has_room()
@@ -176,8 +181,8 @@ pub(super) fn is_held_by_its_endpoint(view: &View<'_>, seat: &Seat<'_>) -> bool 
         && is_spared(view, seat, None).is_err()
 }
 
-/// One voter survives as many failures as two, and has the only copy of the data. So as long as our hook keeps the Machine, two
-/// do not become one unless one is wanted.
+/// Two voters do not become one unless one is wanted: one voter survives as many failures as two, but it has the only
+/// copy of the data. This holds as long as our hook keeps the Machine.
 fn keeps_copies(view: &View<'_>, seat: &Seat<'_>) -> Result<(), String> {
     let is_one_of_two = seat.is_voter() && view.roster.voters().count() == 2 && view.wanted() > 1;
     let is_kept = seat.machine.is_some_and(has_hook);
@@ -185,10 +190,11 @@ fn keeps_copies(view: &View<'_>, seat: &Seat<'_>) -> Result<(), String> {
     if is_one_of_two && is_kept { Err(why.to_owned()) } else { Ok(()) }
 }
 
-/// Rule 5: a member leaves only if API servers can do without it. Where it would leave an even number of voters and more
-/// are to go, they have to do without the next one too: these voters survive one failure less than with it, and no more
-/// than without the next one, so etcd does not stay there for as long as the control plane takes. One that has failed
-/// takes nothing away.
+/// Rule 5: a member leaves only if API servers can do without it. If its removal leaves an even number of voters and
+/// more members are to go, API servers have to be able to do without the next one too. That even number survives one
+/// failure fewer than with this member, and no more than without the next one, so etcd does not stay there while the
+/// control plane rolls out. A member that has failed does not count for the tolerance, and need not wait for the next
+/// one.
 pub(super) fn keeps_endpoints(view: &View<'_>, seat: &Seat<'_>) -> Result<(), String> {
     leaves_an_endpoint(view, seat)?;
     is_spared(view, seat, None)?;
@@ -206,8 +212,9 @@ pub(super) fn keeps_endpoints(view: &View<'_>, seat: &Seat<'_>) -> Result<(), St
     ))
 }
 
-/// One that no Machine carries is not counted on, and may be destroyed at any moment, with its endpoint. So it does not
-/// wait for enough endpoints, but for one: as long as it answers, it is not removed where API servers would have none.
+/// A member that no Machine carries is not counted on, and may be destroyed at any moment, with its endpoint. So it
+/// does not wait until there are enough other endpoints, but until there is one: as long as it answers, it is not
+/// removed if a list would have no live endpoint without it.
 fn leaves_an_endpoint(view: &View<'_>, seat: &Seat<'_>) -> Result<(), String> {
     if seat.machine.is_some() || seat.is_unhealthy() {
         return Ok(());
@@ -221,10 +228,11 @@ fn leaves_an_endpoint(view: &View<'_>, seat: &Seat<'_>) -> Result<(), String> {
     ))
 }
 
-/// Whether API servers can do without a member: of every list of endpoints that they use, f + 1 stay alive. A member that
-/// is down serves none of them; one that may be down is not counted on, and may still serve. Where all the new members of
-/// a rollout are there before, those before them stay until nobody uses them, unless a person gives up what one has of the
-/// data. `before`: a member that has left by then.
+/// Whether API servers can do without a member: of every list of endpoints that they use, f + 1 stay alive. An
+/// unhealthy member serves none of them. A member that may be down does not count as alive, but may still serve. If all
+/// the new members of a rollout are made first, the old members stay until no API server uses them. Under an alarm
+/// CORRUPT they need not, because a person then gives up the data of a member. `before`: a member that has left by
+/// then.
 fn is_spared(view: &View<'_>, seat: &Seat<'_>, before: Option<&Seat<'_>>) -> Result<(), String> {
     let in_use = InUse::of(view);
     if seat.is_unhealthy() || !in_use.has(seat) {
@@ -282,7 +290,7 @@ fn survives(failures: i64) -> String {
     }
 }
 
-/// The only voter does not answer, so nobody can take its data over.
+/// Why a Machine is kept whose member is the only voter and does not answer: no other member can copy its data.
 fn would_lose_data(view: &View<'_>, seat: &Seat<'_>) -> Option<String> {
     let lost =
         is_wanted(seat) && seat.is_voter() && view.roster.voters().count() == 1 && !seat.is_healthy() && !seat.counts;
@@ -303,7 +311,8 @@ fn why_it_may_be_a_member(view: &View<'_>, seat: &Seat<'_>, machine: &MachineVie
     if let Some(id) = view.roster.unseated().and_then(Seat::id) {
         return format!("member {id:x} runs on no known Machine, and may be its own");
     }
-    // Whose that member is may be recorded wrongly, so nobody is told to take the pre-terminate hook away.
+    // The record may assign that member to the wrong Machine, so the message does not advise removing the pre-terminate
+    // hook.
     if let Some(other) = view.roster.answering_at(seat) {
         return format!("member {} answers at its address, and may be its own", other.name());
     }
@@ -326,7 +335,7 @@ fn why_it_may_be_a_member(view: &View<'_>, seat: &Seat<'_>, machine: &MachineVie
     )
 }
 
-/// Every Machine that is being deleted, and what it waits for. Empty text: for nothing of ours.
+/// Every Machine that is being deleted, and what it waits for. If the text is empty, it does not wait for us.
 pub(crate) fn waiting(view: &View<'_>) -> Vec<(String, String)> {
     let leaving = view.roster.seats.iter().filter_map(|seat| Some((seat, seat.machine.filter(|m| m.deleting)?)));
     let one = |(seat, machine): (&Seat<'_>, &MachineView)| {
@@ -335,7 +344,7 @@ pub(crate) fn waiting(view: &View<'_>) -> Vec<(String, String)> {
         let why = if !has_hook(machine) {
             String::new()
         } else if let Some(problem) = view.observation.cluster.problem() {
-            // Nothing is read of an etcd that no Cluster, or more than one, names.
+            // etcd is read only if exactly one Cluster names it.
             format!("it is not released before exactly one Cluster names this EtcdCluster: {problem}")
         } else if let Some(operation) = ours {
             format!("{operation} has been in progress since {:.0}", operation.since.0)
@@ -355,7 +364,8 @@ pub(crate) fn waiting(view: &View<'_>) -> Vec<(String, String)> {
     leaving.map(one).collect()
 }
 
-/// Whether one of these waits for nothing but what this controller does to let it go.
+/// Whether this controller is letting one of these Machines go: an operation is in progress, or a Machine waits only
+/// for its next step.
 pub(crate) fn lets_one_go(view: &View<'_>, waiting: &[(String, String)]) -> bool {
     let is_next =
         |(name, why): &(String, String)| why.is_empty() && view.observation.machines.get(name).is_some_and(has_hook);
@@ -363,7 +373,7 @@ pub(crate) fn lets_one_go(view: &View<'_>, waiting: &[(String, String)]) -> bool
     status.is_some_and(|status| status.operation.is_some()) || waiting.iter().any(is_next)
 }
 
-/// The same as a text.
+/// These Machines and what each waits for, as a text.
 pub(crate) fn describe(view: &View<'_>, waiting: &[(String, String)]) -> String {
     let one = |(name, why): &(String, String)| match view.observation.machines.get(name) {
         Some(machine) if why.is_empty() && has_hook(machine) => {
@@ -379,7 +389,7 @@ fn deleted_at(machine: &MachineView) -> String {
     machine.deleted.as_ref().map(|at| format!(" at {:.0}", at.0)).unwrap_or_default()
 }
 
-/// A Machine that waits for others to let it go.
+/// A message about a Machine that other finalizers keep.
 pub(super) fn going(machine: &MachineView) -> String {
     let at = deleted_at(machine);
     let waits = match machine.finalizers.join(", ") {

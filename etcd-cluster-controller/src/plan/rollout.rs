@@ -1,12 +1,14 @@
-//! Machines that no longer match the spec are replaced. New ones come first, and an outdated Machine is deleted once it is not
-//! needed any more: it then goes the way of every Machine that is deleted.
+//! Replaces Machines that no longer match the spec. New Machines come first. An outdated Machine is deleted like any
+//! other once it is not needed any more.
 //!
-//! Where API servers use the endpoints of the members, every one of them keeps as many endpoints as it needs until it uses the
-//! new ones, and the control plane is told once, when all the new members are there (rule 5). Up to three members are doubled,
-//! so that all endpoints stay. Of more, some old members leave before: f + 1 stay. With a lower `maxSurge`, the control plane
-//! is told of who is there when no other old member may leave. Where nobody uses them, one Machine after the other is replaced.
+//! If API servers use the endpoints of the members, every API server keeps as many endpoints as it needs until it uses
+//! the new ones. The control plane is told once, when all the new members are there (rule 5). Up to three members are
+//! doubled, so that all endpoints stay. Of more members, some old ones leave before that: f + 1 stay. With a lower
+//! `maxSurge`, the control plane is told of the members that are there when no other old member may leave. If no API
+//! server uses the endpoints, one Machine after the other is replaced.
 //!
-//! With `maxSurge: 0` there is no room for another Machine, so an old member leaves before a new one joins in its place.
+//! With `maxSurge: 0` there is no room for another Machine, so an old member leaves before a new one joins in its
+//! place.
 
 use super::in_use::InUse;
 use super::repair::{can_be_made_again, is_kept, is_paused, recovers};
@@ -19,23 +21,26 @@ use api::names;
 
 /// Deletes an outdated Machine whose time has come.
 pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
-    // One that is held back is made again as soon as nothing speaks against it.
+    // This rule passes over a Machine that is held back. Growth deletes it as soon as nothing prevents that, and makes
+    // it again.
     let free = |seat: &&Seat<'_>| seat.admitted && seat.machine.is_some_and(|machine| !is_paused(machine));
     let mut old: Vec<&Seat<'_>> =
         view.roster.seats.iter().filter(|seat| is_outdated(view, seat)).filter(free).collect();
     if old.is_empty() || !may_replace(view) {
         return None;
     }
-    // One that a person has chosen goes first, then the one that serves least, the leader last; of equals the oldest.
+    // A Machine that a person has chosen goes first, then the one that serves least, and the leader last. Of equals,
+    // the oldest goes first.
     old.sort_by_key(|seat| (!is_chosen(seat), seat.is_voter(), seat.is_well(), seat.leads()));
     let machine = old.into_iter().find(|seat| is_replaceable(view, seat))?.machine?;
     Some(Plan::Do(Step::DeleteMachine { name: machine.name.clone(), why: WhyDeleted::Outdated }))
 }
 
-/// Whether anybody may be replaced now.
+/// Whether any Machine may be replaced now.
 fn may_replace(view: &View<'_>) -> bool {
     let in_use = InUse::of(view);
-    // One that a bad spec has brought, and of which nothing is known, goes without being asked. So does who is leaving anyway.
+    // An outdated voter that no API server uses may go whatever its health: a bad spec may have made it, and nothing
+    // may be known of it. The health of a voter that is leaving anyway does not matter either.
     let counts = |seat: &&Seat<'_>| !seat.is_leaving() && (!is_outdated(view, seat) || in_use.has(seat));
     view.roster.is_listed()
         && view.roster.voters().filter(counts).all(Seat::is_settled)
@@ -50,24 +55,25 @@ pub(super) fn is_chosen(seat: &Seat<'_>) -> bool {
     seat.machine.is_some_and(|machine| machine.annotations.contains_key(names::DELETE_MACHINE_ANNOTATION))
 }
 
-/// Whether a seat's Machine stays for now, and is to be replaced as it does not match the spec.
+/// Whether a seat's Machine stays for now, and is to be replaced because it does not match the spec.
 pub(crate) fn is_outdated(view: &View<'_>, seat: &Seat<'_>) -> bool {
     let rolls = view.observation.etcd.spec.rollout_strategy.type_ == RolloutType::RollingUpdate && view.has_begun();
     rolls && is_kept(view, seat) && is_superseded(view, seat)
 }
 
-/// Whether others are there, or come, in place of a seat's Machine, as it does not match the spec. When it is deleted,
-/// its member stays as long as API servers use its endpoint. One that leaves may match again: then those in its place
-/// do not.
+/// Whether other Machines are there, or come, in place of a seat's Machine, because it does not match the spec. After
+/// its Machine is deleted, the member stays as long as API servers use its endpoint. Meanwhile the spec may change so
+/// that its Machine matches again. Then the Machines in its place do not.
 pub(super) fn is_superseded(view: &View<'_>, seat: &Seat<'_>) -> bool {
     let differs = |seat: &Seat<'_>| seat.machine.is_some_and(|machine| !view.is_up_to_date(machine));
     let others_differ = || view.roster.voters().any(|other| is_kept(view, other) && differs(other));
     differs(seat) || (seat.is_leaving() && others_differ())
 }
 
-/// Whether an outdated member is not needed any more. A voter is needed until all new ones are there, or until others are in
-/// its place and no API server uses it; one that comes, as long as there are too few without it. Without room for others, all
-/// that are wanted have to be well, and nobody else on the way out.
+/// Whether an outdated member is not needed any more. A voter is needed until all new members are there, or until
+/// enough others are there and API servers can do without its endpoint. A Machine that is about to join is needed as
+/// long as there are too few voters without it. With `maxSurge: 0`, all wanted voters have to be well, and no other
+/// Machine may be on its way out.
 fn is_replaceable(view: &View<'_>, seat: &Seat<'_>) -> bool {
     let well = |counts: &dyn Fn(&Seat<'_>) -> bool| {
         view.roster.voters().filter(|other| is_kept(view, other) && other.is_well() && counts(other)).count()
@@ -82,13 +88,13 @@ fn is_replaceable(view: &View<'_>, seat: &Seat<'_>) -> bool {
     well(&|other| !is_outdated(view, other)) >= view.wanted() || ((others >= view.wanted() || is_next()) && is_free())
 }
 
-/// Whether a healthy member may leave before its replacement joins: the infrastructure has all earlier machines back,
-/// and another one would boot.
+/// Whether a healthy member may leave before its replacement joins: no machine of an earlier member is left in the
+/// infrastructure, and another machine would boot.
 pub(super) fn may_go_first(view: &View<'_>) -> bool {
     view.observation.machines.len() <= view.wanted() && can_be_made_again(view)
 }
 
-/// How many Machines more than wanted there may be.
+/// How many Machines there may be beyond the wanted number.
 fn surge(view: &View<'_>) -> usize {
     let in_use = InUse::of(view);
     if view.removes_first() {
@@ -97,10 +103,10 @@ fn surge(view: &View<'_>) -> usize {
     if in_use.is_empty() {
         return 1;
     }
-    // f + 1 members stay, also of a longer earlier list. Of three members, all stay for one Machine more.
+    // f + 1 members stay, even of a longer earlier list. Of three members, all stay at the cost of one more Machine.
     let needed = if view.wanted() <= 3 { view.wanted() } else { view.wanted().max(in_use.longest()) / 2 + 1 };
     let given = view.observation.etcd.spec.rollout_strategy.rolling_update.as_ref().and_then(|given| given.max_surge);
-    // One is always replaced by another Machine: it has all the data.
+    // Another Machine always replaces a single member first, because that member has the only copy of the data.
     given.and_then(|given| usize::try_from(given).ok()).map_or(needed, |given| given.max(1))
 }
 
@@ -109,28 +115,29 @@ pub(super) fn is_doubling(view: &View<'_>) -> bool {
     surge(view) >= view.wanted()
 }
 
-/// Whether all of them vote, and there is room for no more Machines.
+/// Whether all Machines that stay have voters that are well, and there is no room for more Machines.
 fn is_full(view: &View<'_>) -> bool {
     let kept = || view.roster.seats.iter().filter(|seat| is_kept(view, seat));
     kept().count() >= view.wanted() + surge(view) && kept().all(|seat| seat.is_voter() && seat.is_well())
 }
 
-/// Whether every list of endpoints in use can do without an old member. Those that leave already go first.
+/// Whether every list of endpoints in use can do without an old member. Members that are already leaving go first.
 fn spares(view: &View<'_>, seat: &Seat<'_>) -> bool {
     let in_use = InUse::of(view);
     let is_first = !view.roster.voters().any(|other| other.is_leaving() && in_use.has(other));
     is_first && in_use.endangered_by(seat, None).is_none()
 }
 
-/// Whether the control plane has to be told of the members that are there, as only then another old one may leave.
+/// Whether the control plane has to be told of the members that are there, because another old member may leave only
+/// after that.
 pub(super) fn must_be_told(view: &View<'_>) -> bool {
     let in_use = InUse::of(view);
-    // One that leaves already takes the room of the one that is to come.
+    // A leaving member that only its endpoint keeps takes the room of the next new member.
     if !in_use.is_behind() && view.roster.seats.iter().any(|seat| retire::is_held_by_its_endpoint(view, seat)) {
         return true;
     }
     let old: Vec<&Seat<'_>> = view.roster.seats.iter().filter(|seat| is_outdated(view, seat)).collect();
-    // More than are wanted go first, and so does who may leave already.
+    // Surplus Machines go first, and so do members that may leave already.
     let is_settled = (1..=view.wanted()).contains(&old.len());
     let may_leave =
         |seat: &Seat<'_>| seat.is_leaving() && in_use.has(seat) && retire::keeps_endpoints(view, seat).is_ok();
@@ -154,12 +161,12 @@ pub(super) fn is_lacking(view: &View<'_>) -> bool {
     obstacle(view).is_none() && kept.len() < view.wanted() + surge(view)
 }
 
-/// Why no rollout goes on now.
+/// Why the rollout does not go on now.
 fn obstacle(view: &View<'_>) -> Option<String> {
     obstacle_to_replacing(view).or_else(|| upgrade::refusal(view))
 }
 
-/// Why nobody who is healthy may be replaced now, for whatever reason.
+/// Why no healthy member may be replaced now, for whatever reason.
 pub(super) fn obstacle_to_replacing(view: &View<'_>) -> Option<String> {
     if let Some(why) = corrupt::hold(view) {
         return Some(why);
@@ -171,7 +178,8 @@ pub(super) fn obstacle_to_replacing(view: &View<'_>) -> Option<String> {
             names::ENDPOINTS_IN_USE_ANNOTATION
         ));
     }
-    // What was published is finished first: until the control plane uses it, the members before stay as well.
+    // A rollout with the published list is finished first: until the control plane uses that list, the earlier members
+    // stay as well.
     if in_use.is_behind() {
         return Some("the control plane has yet to roll out with the endpoints that are already published".to_owned());
     }
@@ -183,7 +191,8 @@ pub(super) fn is_refused(view: &View<'_>) -> bool {
     needs_a_person(view).or_else(|| upgrade::refusal(view)).is_some()
 }
 
-/// Why members are replaced by a person alone: without a quorum, nobody could take such a one out again.
+/// Why only a person may replace members: without a quorum, a new member that joined with a vote could not be removed
+/// again.
 fn needs_a_person(view: &View<'_>) -> Option<String> {
     let message = "members of etcd before 3.5.20 join with a vote, which is safe only while a person watches. Replace them one by one: delete a Machine, and wait until MachinesDeleting is False";
     upgrade::joins_as_voter(view).then(|| message.to_owned())

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 /// The answer to "what next?".
 pub type Plan = controller_support::plan::Plan<Step>;
 
-/// Why a Machine is deleted whose EtcdCluster stays.
+/// Why a Machine is deleted while its EtcdCluster stays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WhyDeleted {
     /// Its member has failed for long enough, and a replacement is up or not waited for.
@@ -18,12 +18,12 @@ pub enum WhyDeleted {
     Outdated,
     /// A MachineHealthCheck or a person has marked it for remediation.
     Marked,
-    /// It serves nobody, and will not become a voter by all appearances.
+    /// It has no voter, and by all appearances will not get one.
     Stuck,
 }
 
 impl WhyDeleted {
-    /// The same for people.
+    /// The reason as a text for people.
     #[must_use]
     pub fn describe(self) -> &'static str {
         match self {
@@ -36,22 +36,23 @@ impl WhyDeleted {
     }
 }
 
-/// One step. At most one changes the membership, and it is the only one of its reconcile. Not `Clone`: what takes something
-/// away holds the permission for it, which is good for one time.
+/// One step. A reconcile takes one step, and a step changes the membership at most once. Not `Clone`: a step that takes
+/// something away holds the permission for it, which is valid once.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Put our finalizer on the EtcdCluster, and into its annotations what a move of the management cluster must keep.
+    /// Add our finalizer to the EtcdCluster, and record in its annotations what a move of the management cluster must
+    /// keep.
     Record {
         /// Whether the finalizer is missing.
         finalizer: bool,
         /// Annotations to set, or to remove (`None`).
         annotations: BTreeMap<&'static str, Option<String>>,
     },
-    /// Make whatever of the certificates is missing.
+    /// Make the certificates that are missing.
     EnsureCertificates,
-    /// Put the label back on the CA Secret, which is there without it.
+    /// Put back the label that the CA Secret has lost.
     LabelCa,
-    /// Tell joining members where the voters are.
+    /// Publish where joining members find the voters.
     PublishInit {
         /// Address of the first voter.
         address: String,
@@ -59,46 +60,48 @@ pub enum Step {
         client_urls: String,
         /// The cluster's ID in hexadecimal.
         cluster_id: String,
-        /// Those that are admitted so far, in the form of the init Secret.
+        /// The Machines that are admitted so far, in the form of the init Secret.
         admitted: String,
     },
-    /// Make one more Machine. It is held back: it does not boot, and is not a member, before it is admitted.
+    /// Create one more Machine. It is held back: until it is admitted, it does not boot and is not a member.
     CreateMachine {
-        /// Number in the name of the Machine, its config and its infrastructure. None before had it.
+        /// Number in the name of the Machine, its config and its infrastructure. No earlier Machine had it.
         number: u64,
-        /// Failure domain that it is made for. `None`: the infrastructure has none.
+        /// Failure domain of the Machine. `None`: the infrastructure has none.
         failure_domain: Option<String>,
-        /// Names of the Machines that the decision was made on: it is off if there are others by now.
+        /// Names of the Machines that the decision was based on. If there are other Machines by now, the step is
+        /// outdated.
         expected: Vec<String>,
     },
-    /// Let a Machine that is held back become a member: the one step that adds to the membership. It is off if anybody
-    /// has been admitted in between.
+    /// Let a Machine that is held back become a member. This is the only step that adds to the membership. If any
+    /// Machine has been admitted in between, the step is outdated.
     Admit {
         /// Name of the Machine.
         name: String,
-        /// All that are admitted then, in the form of the init Secret.
+        /// All Machines that are admitted after the step, in the form of the init Secret.
         admitted: String,
     },
-    /// Delete a Machine that is held back and made from an earlier spec: it is made again from the present one.
+    /// Delete a Machine that is held back and was made from an earlier spec, so that it is made again from the present
+    /// one.
     DeleteHeldBack {
         /// Name of the Machine.
         name: String,
         /// Why it may go.
         proof: MayGo,
     },
-    /// Let a DockerMachine count as provisioned.
+    /// Set the provider ID of a DockerMachine, so that it counts as provisioned.
     SetProviderId {
         /// Name of the Machine.
         machine: String,
         /// What `spec.providerID` becomes.
         provider_id: String,
     },
-    /// Have Cluster API keep a Machine that is deleted until its member has left etcd.
+    /// Add our pre-terminate hook, so that Cluster API keeps a deleted Machine until its member has left etcd.
     AddHook {
         /// Name of the Machine.
         machine: String,
     },
-    /// Write down that the member of a Machine is about to be replaced. The status carries it.
+    /// Record in the status that the member of a Machine is about to be replaced.
     BeginRemediation(LastRemediation),
     /// Delete a Machine that has our hook: Cluster API keeps it until its member has left etcd.
     DeleteMachine {
@@ -107,12 +110,12 @@ pub enum Step {
         /// Why.
         why: WhyDeleted,
     },
-    /// Write down what is about to be done to etcd, before it is done. The status carries it.
+    /// Record in the status what is about to be done to etcd, before it is done.
     Begin(Operation),
-    /// Write down how an operation ended: what became of the member of a removal. `None`: it is off, as far as can be
-    /// known. A removal stays recorded all the same, as etcd may carry it out later.
+    /// Record how an operation ended: what happened to the member of a removal. `None`: the operation is off, as far as
+    /// is known. A removal stays recorded nevertheless, because etcd may carry it out later.
     Finish(Option<RemovalState>),
-    /// Have another member lead.
+    /// Move leadership to another member.
     MoveLeader {
         /// The member that leads.
         from: u64,
@@ -121,7 +124,7 @@ pub enum Step {
     },
     /// Remove a member from etcd.
     RemoveMember(MayRemove),
-    /// Write down that a Machine is about to be let go that has not become a member. The status carries it.
+    /// Record in the status that a Machine is about to be let go which has not become a member.
     NoteRelease {
         /// UID of the Machine.
         machine_uid: String,
@@ -137,20 +140,22 @@ pub enum Step {
     DeleteMachines {
         /// Names of those to delete.
         delete: Vec<String>,
-        /// Names of those that wait for our hook.
+        /// Names of those that our hook keeps.
         release: Vec<String>,
         /// Why they may go.
         proof: ClusterGoing,
     },
-    /// Let the EtcdCluster go.
+    /// Remove our finalizer, so that the EtcdCluster can go.
     RemoveFinalizer,
 }
 
 impl Step {
-    /// Whether it takes something away that cannot be brought back. Such a step is planned again from what is read live,
-    /// and done only if it comes out the same. To call an operation off is one: the list that is known may have been
-    /// read before the last call ended, which etcd may have carried out. The live one is asked for after that. That a
-    /// member is gone is true of every later list as well, as IDs are never used again.
+    /// Whether the step takes something away that cannot be brought back. Such a step is planned again from live state,
+    /// and done only if the result is the same.
+    ///
+    /// Calling an operation off is such a step. The known list may have been read before the last call ended, and etcd
+    /// may have carried out that call. The live list is requested after that. Recording that a member is gone is not:
+    /// every later list says the same, because etcd never uses an ID again.
     #[must_use]
     pub fn is_fenced(&self) -> bool {
         matches!(
@@ -163,8 +168,9 @@ impl Step {
         )
     }
 
-    /// Whether it changes an object that is watched, so that the next reconcile comes with what it has changed. Not what is
-    /// done to etcd, nor what the status itself carries: the status shows it before anything else happens.
+    /// Whether the step changes a watched object, whose event brings the change into the next reconcile. Then the
+    /// status may be written later. Steps on etcd do not count, and neither do steps that the status records: the
+    /// status has to show those before anything else happens.
     #[must_use]
     pub fn is_observed_at_once(&self) -> bool {
         match self {
@@ -190,7 +196,7 @@ impl Step {
         }
     }
 
-    /// What is done, for conditions.
+    /// The step in words, for conditions.
     #[must_use]
     pub fn describe(&self) -> String {
         match self {

@@ -1,10 +1,10 @@
-//! Machines that serve nobody, and will not by all appearances: one that has not become a member in its time, one whose learner
-//! does not get on, one whose member somebody else has removed. Such a Machine is replaced like a
-//! [marked](super::marked) one.
+//! Stuck Machines: a stuck Machine has no voter, and by all appearances will not get one. It has not become a member
+//! within its grace, its learner does not get promoted, or something other than this controller has removed its member.
+//! It is replaced like a [marked](super::marked) one.
 //!
-//! It is reported after one grace and replaced after two. What has kept it from voting may keep the next one from it
-//! too: a template, an image, a command. So each Machine gets a grace more than the one that was made before it, until
-//! one of them votes.
+//! A stuck Machine is reported after one grace and replaced after two. What has kept it from voting, such as a
+//! template, an image or a command, may keep the next Machine from voting too. So each Machine gets one grace more than
+//! the Machine before it, until one of them votes.
 
 use super::View;
 use super::growth::{is_late, missing_since};
@@ -16,31 +16,31 @@ use controller_support::external::MachineView;
 use k8s_openapi::jiff::Timestamp;
 use std::time::Duration;
 
-/// So many graces a Machine has at most to become a voter: an hour, unless `startupGraceSeconds` says otherwise. A learner that
-/// answers always has as many: it may be receiving a large database.
+/// The most graces that a Machine has to become a voter: together an hour, unless `startupGraceSeconds` says otherwise.
+/// A learner that answers always has this many, because it may be receiving a large database.
 const MOST: u64 = 6;
 
 /// A Machine that will not become a voter by all appearances.
 struct Stuck {
-    /// What has happened to it.
+    /// Why it is stuck.
     why: &'static str,
-    /// From then on it is to be replaced.
+    /// The time from which on it is to be replaced.
     replaced_from: Timestamp,
 }
 
-/// Whether a Machine is stuck. Not before etcd has begun: then another Machine would initialize it. Nor while a member
-/// is listed that runs on no known Machine, as it may be this one's.
+/// Whether a Machine is stuck. Before etcd has begun, no Machine is: another one would initialize etcd in its place.
+/// Nor is a Machine stuck while a member is listed that runs on no known Machine, because that may be its own.
 fn of(view: &View<'_>, seat: &Seat<'_>, machine: &MachineView) -> Option<Stuck> {
     let (observation, roster) = (view.observation, &view.roster);
     if machine.deleting || seat.is_voter() || !view.has_begun() || roster.unseated().is_some() {
         return None;
     }
-    // etcd takes nobody in while a voter is away, and a machine waits for that. A learner that has failed waits for a quorum,
-    // and no more.
+    // etcd accepts no new member while a voter is away, and a machine waits for that. A learner that has failed only
+    // waits for a quorum.
     let has_failed = seat.member.is_some() && seat.is_unhealthy() && has_quorum(view);
     let voters = if has_failed { Timestamp::default() } else { all_well_since(view)? };
     let grace = i64::from(observation.etcd.spec.health_check.startup_grace_seconds);
-    // A time that is far ahead is that of a clock that has been set back since, and says nothing.
+    // A time far in the future is from before the clock was set back, and says nothing.
     let is_ahead = |time: Timestamp| time.as_second() > observation.now.as_second().saturating_add(grace);
     let past = |time: Timestamp| if is_ahead(time) { Timestamp::default() } else { time };
     let able = voters.max(past(unpaused_since(view)?));
@@ -50,11 +50,11 @@ fn of(view: &View<'_>, seat: &Seat<'_>, machine: &MachineView) -> Option<Stuck> 
         return None;
     } else if seat.member.is_none() {
         let learns = |other: &Seat<'_>| other.member.is_some() && !other.is_voter();
-        // It may be this one that answers, or another one's turn to learn.
+        // The member that answers may be this Machine's own, or it may be another learner's turn.
         if roster.answering_at(seat).is_some() || roster.seats.iter().any(learns) || is_kept_without_room(view, seat) {
             return None;
         }
-        // Cluster API's health checks count from there too.
+        // MachineHealthChecks of Cluster API count from this time too.
         let could_boot =
             observation.could_boot_since(machine)?.max(machine.infrastructure_ready_since.unwrap_or_default());
         ("it does not become a member", could_boot, graces(view, machine))
@@ -70,7 +70,8 @@ fn of(view: &View<'_>, seat: &Seat<'_>, machine: &MachineView) -> Option<Stuck> 
     Some(Stuck { why, replaced_from })
 }
 
-/// Since when nothing has been paused: what is paused may not boot. `None`: something was a moment ago.
+/// Since when nothing has been paused: a machine that is paused may not boot. `None`: a moment ago, something was
+/// paused.
 fn unpaused_since(view: &View<'_>) -> Option<Timestamp> {
     let conditions = view.observation.etcd.status.iter().flat_map(|status| &status.conditions);
     match conditions.into_iter().find(|condition| condition.type_ == PAUSED) {
@@ -95,18 +96,20 @@ fn all_well_since(view: &View<'_>) -> Option<Timestamp> {
     latest
 }
 
-/// Whether no other Machine would be made before this one is gone, and it would be kept, as it may join all the same.
+/// Whether the Machine would be kept, because it may still join, while there is no room for another Machine before it
+/// is gone.
 fn is_kept_without_room(view: &View<'_>, seat: &Seat<'_>) -> bool {
     let status = view.observation.etcd.status.as_ref();
     !view.has_room() && never_member(&view.roster, seat, status, view.has_begun()).is_none()
 }
 
-/// What has happened to a Machine that is to be replaced now.
+/// Why a Machine is stuck, if it is to be replaced now.
 pub(super) fn now(view: &View<'_>, seat: &Seat<'_>, machine: &MachineView) -> Option<&'static str> {
     of(view, seat, machine).filter(|stuck| stuck.replaced_from <= view.observation.now).map(|stuck| stuck.why)
 }
 
-/// When the next one is to be replaced. `None`: nobody, or somebody already.
+/// How long until the next Machine is to be replaced. `None`: no Machine is, or only Machines whose time has come
+/// already.
 pub(super) fn due(view: &View<'_>) -> Option<Duration> {
     let now = view.observation.now;
     let seats = view.roster.seats.iter().filter_map(|seat| of(view, seat, seat.machine?));
@@ -114,7 +117,7 @@ pub(super) fn due(view: &View<'_>) -> Option<Duration> {
     Duration::try_from(next.duration_since(now)).ok()
 }
 
-/// From when on it is replaced without anybody's help, for people. Empty where it is only reported.
+/// A message about when the Machine is replaced automatically. Empty if it is only reported.
 pub(super) fn then(view: &View<'_>, seat: &Seat<'_>, machine: &MachineView) -> String {
     if view.observation.etcd.spec.remediation.mode == RemediationMode::Report {
         return String::new();
@@ -123,9 +126,9 @@ pub(super) fn then(view: &View<'_>, seat: &Seat<'_>, machine: &MachineView) -> S
     stuck.map(|stuck| format!("; the Machine is replaced at {:.0} or later", stuck.replaced_from)).unwrap_or_default()
 }
 
-/// How many graces a Machine has: all of them while its infrastructure is still being made. Then two, and one more for each
-/// that was made before it and after the newest voter's, by the numbers in their names, which are never used again. Where no
-/// voter's Machine has a number, nothing is known, and it has all of them.
+/// How many graces a Machine has. It has the most while its infrastructure is still being made. After that it has two,
+/// and one more for each Machine that was made before it and after the newest voter's Machine, by the numbers in their
+/// names, which are never used again. If no voter's Machine has a number, it has the most too.
 fn graces(view: &View<'_>, machine: &MachineView) -> u64 {
     if !machine.infrastructure_ready && view.observation.address(machine).is_none() {
         return MOST;

@@ -1,24 +1,26 @@
-//! The owner of the infrastructure template. It matters only when the Cluster goes, so everything else comes first, and
-//! no plan depends on it: a template may be of a provider whose objects we are not allowed to change.
+//! The owner of the infrastructure template. It matters only when the Cluster is deleted, so everything else comes
+//! first. No plan depends on it, because the template may belong to a provider whose objects we are not allowed to
+//! change.
 
 use super::{Plan, is_left_alone};
 use crate::build;
 use crate::observation::{ClusterLink, Observation, Template};
 use kube::ResourceExt;
 
-/// Whether the Cluster is to be made an owner of the template now, as nothing else is to be done.
+/// Whether the Cluster is to be made an owner of the template now, because nothing else is to be done.
 pub(crate) fn owns_template(observation: &Observation, plan: &Plan) -> bool {
     let (ClusterLink::One(cluster), Template::Found { template, .. }) = (&observation.cluster, &observation.template)
     else {
         return false;
     };
-    // Where the Cluster goes, the template is to go with it: that may be before there has been time to say so.
+    // If the Cluster is deleted, the template is to go with it, even if the Cluster is deleted before there was time to
+    // make it an owner.
     let goes_alone = observation.etcd.metadata.deletion_timestamp.is_some() && !cluster.deleting;
     let beside = observation.etcd.spec.infrastructure_template.namespace.as_deref();
     matches!(plan, Plan::Steady | Plan::Wait(_))
         && !goes_alone
         && !is_left_alone(observation)
-        // What was found is in the EtcdCluster's own namespace.
+        // The template that was found is in the EtcdCluster's own namespace.
         && beside.is_none_or(|namespace| Some(namespace) == observation.etcd.namespace().as_deref())
         && build::template_owners(template, cluster).is_some()
 }

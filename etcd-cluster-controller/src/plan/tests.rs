@@ -54,7 +54,7 @@ fn admits(plan: &Plan) -> Option<&str> {
     }
 }
 
-/// Its member has left etcd, and its Machine is gone.
+/// A member has left etcd, and its Machine is gone.
 fn has_left(story: &mut Story, index: usize) {
     story.gone(index);
     story.unlist(index);
@@ -63,7 +63,7 @@ fn has_left(story: &mut Story, index: usize) {
     story.settle();
 }
 
-/// Its member leaves etcd, and its Machine goes.
+/// A member leaves etcd by the steps of the plan, and its Machine goes.
 fn leaves(story: &mut Story, index: usize) {
     if !matches!(story.plan(), Plan::Do(Step::RemoveMember(_))) {
         assert!(matches!(story.plan(), Plan::Do(Step::Begin(_))), "{:?}", story.plan());
@@ -138,13 +138,13 @@ fn telling_where_the_voters_are_revokes_no_admission() {
     story.admit(1);
     story.machine(2);
     story.admit(2);
-    // Another manager has made and admitted one that our watch of Machines does not show yet.
+    // Another manager has created and admitted a Machine that our watch does not show yet.
     story.observation.admitted.get_or_insert_default().insert("unseen".to_owned(), story.observation.now);
     story.observation.init_urls = Some("https://10.0.0.1:2379".to_owned());
     let plan = story.plan();
     let Plan::Do(Step::PublishInit { admitted, .. }) = &plan else { panic!("{plan:?}") };
     assert!(["uid-0@", "uid-1@", "uid-2@", "unseen@"].iter().all(|uid| admitted.contains(uid)), "{admitted}");
-    // One that is on its way out is forgotten.
+    // A Machine that is on its way out is dropped.
     story.delete_at_once(2);
     story.observation.init_urls = Some("https://10.0.0.2:2379".to_owned());
     let plan = story.plan();
@@ -305,7 +305,7 @@ fn without_the_member_list_nothing_is_added() {
     let plan = story.plan();
     assert_eq!(reason(&plan), reasons::MEMBERSHIP_UNKNOWN);
     assert!(plan.hold().unwrap().message.contains("no voter answers a linearizable read"), "{plan:?}");
-    // Nobody has been asked: that says nothing of the members either.
+    // Without a probe, nothing is known of the members either.
     let probe = story.observation.probes.remove(&name(0)).unwrap();
     assert_eq!(reason(&story.plan()), reasons::MEMBERSHIP_UNKNOWN);
     story.failing(0, "no answer in time");

@@ -1,5 +1,5 @@
-//! Version changes take legal paths only (rule 7). A version that the members cannot go to is not pinned: new members
-//! get the one before, and everything else goes on.
+//! Version changes take legal paths only (rule 7). A version that is not legal for the members is not pinned: new
+//! members get the version before, and everything else goes on.
 
 use super::View;
 use crate::build;
@@ -7,11 +7,11 @@ use crate::observation::Probe;
 use crate::roster::Seat;
 use api::version::EtcdVersion;
 
-/// What a member has to run at least before the next minor version joins it.
-/// Source: etcd's upgrade guides, and etcd#19557 and #20793 for 3.5.
+/// The lowest versions that every member has to run before a member of the next minor version joins. Source: etcd's
+/// upgrade guides, and etcd#19557 and #20793 for 3.5.
 static FLOORS: [EtcdVersion; 2] = [EtcdVersion::new(3, 5, 32), EtcdVersion::new(3, 6, 11)];
 
-/// Why no member of the spec's version may join those that run, and what is possible instead. `None`: it may.
+/// Why no member of the spec's version may join the present members, and what is possible instead. `None`: it may join.
 pub(crate) fn refusal(view: &View<'_>) -> Option<String> {
     let wanted = view.observation.etcd.spec.etcdadm_config_spec.etcd_version()?.parse::<EtcdVersion>().ok()?;
     let why = why_not(view, &wanted)?;
@@ -23,18 +23,18 @@ pub(crate) fn refusal(view: &View<'_>) -> Option<String> {
     ))
 }
 
-/// Whether a member of a version may join those that run.
+/// Whether a member of a version may join the present members.
 pub(super) fn may_join(view: &View<'_>, version: &str) -> bool {
     version.parse().map_or(true, |version| why_not(view, &version).is_none())
 }
 
-/// The newest version of those that stay, if another member of it may join them.
+/// The newest version of the members that stay, if another member of that version may join them.
 pub(super) fn newest(view: &View<'_>) -> Option<String> {
     let newest = running(view, stays).into_iter().max()?;
     why_not(view, &newest).is_none().then(|| newest.to_string())
 }
 
-/// Why no member of a version may join those that run.
+/// Why no member of a version may join the present members.
 fn why_not(view: &View<'_>, wanted: &EtcdVersion) -> Option<String> {
     let all = running(view, |_| true);
     let lowest = all.iter().min()?;
@@ -43,25 +43,28 @@ fn why_not(view: &View<'_>, wanted: &EtcdVersion) -> Option<String> {
     explain(wanted, lowest, stay.iter().min().unwrap_or(lowest), has_limit)
 }
 
-/// Whether a member stays, as far as is known. One that has failed leaves etcd before its replacement joins, and when
-/// the last member of a minor version has left, etcd's own version goes up: from then on no such member can join.
+/// Whether a member stays, as far as is known. A member that has failed leaves etcd before its replacement joins. When
+/// the last member of a minor version has left, etcd raises its cluster version, and from then on no member of that
+/// minor version can join.
 fn stays(seat: &Seat<'_>) -> bool {
     !seat.is_leaving() && !seat.is_unhealthy()
 }
 
-/// Whether it is known what every voter runs. Before that no other version is asked for.
+/// Whether the version of every voter is known. Until then, no other version is recorded.
 pub(super) fn is_known(view: &View<'_>) -> bool {
     let voters = view.roster.voters().count();
     view.roster.is_listed() && running(view, |seat| seat.is_voter()).len() == voters
 }
 
-/// Whether a new member joins with a vote: etcdadm has it so where one of them may lose the promotion of a learner.
+/// Whether a new member joins with a vote. etcdadm lets it do so if a member runs a version that may lose the promotion
+/// of a learner.
 pub(super) fn joins_as_voter(view: &View<'_>) -> bool {
     let new = build::version(&view.observation.etcd).parse::<EtcdVersion>().ok();
     running(view, |_| true).iter().chain(&new).min().is_some_and(|lowest| !lowest.promotes_learners())
 }
 
-/// `lowest`: of all members. `stays`: the lowest of those that stay, as with the others an earlier version goes too.
+/// Why a version is not legal. `lowest`: the lowest version of all members. `stays`: the lowest version of the members
+/// that stay, because an earlier version goes with the others.
 fn explain(wanted: &EtcdVersion, lowest: &EtcdVersion, stays: &EtcdVersion, has_limit: bool) -> Option<String> {
     let line = |version: &EtcdVersion| (version.major(), version.minor());
     if line(wanted) < line(stays) {

@@ -1,31 +1,31 @@
-//! Whose connection to the leader breaks again and again: etcd starts, sends a little, and ends.
+//! Members whose connection to the leader breaks again and again, because their etcd starts, sends a little, and ends.
 //!
 //! etcd counts in `etcd_network_disconnected_peers_total`, with the labels `Local` and `Remote`, how often a peer that
 //! was active became inactive (`peerStatus.deactivate` in `server/etcdserver/api/rafthttp/peer_status.go`, the same in
 //! etcd 3.5, 3.6 and 3.7). A peer without a series has never been lost. One restart may be counted several times in a
-//! few seconds, as each of a peer's streams finds out by itself (`stream.go`). So a number says nothing; that it goes on
-//! does.
+//! few seconds, because each of a peer's streams notices it by itself (`stream.go`). So the number alone says nothing:
+//! what counts is that it goes on rising.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Losses with more than this between them are not one trouble. They have to go on for longer than this: that takes a
-/// third.
+/// Losses that are further apart than this do not belong together. Losses that belong together have to go on for longer
+/// than this, which takes at least three of them.
 const STEADY: Duration = Duration::from_secs(30);
 
-/// Losses of the connection to one member, one soon after the other.
+/// Losses of the connection to one member that belong together.
 #[derive(Debug)]
 struct Losses {
     /// When the first was observed.
     since: Instant,
     /// When the latest was observed.
     observed: Instant,
-    /// It came after this: when the look before was, which had not observed it.
+    /// The time of the look before the latest loss was observed. The latest loss came after it.
     after: Instant,
 }
 
-/// What is known so far.
+/// The losses that are known so far.
 #[derive(Debug)]
 pub(super) struct Breaking {
     /// Losses that the leader had counted at `looked`, by the member's ID.
@@ -39,7 +39,7 @@ impl Breaking {
         Self { lost, looked: now, losses: BTreeMap::new() }
     }
 
-    /// Takes over what another leader has counted: what it goes on from.
+    /// Takes over what another leader has counted, as the numbers to compare with from now on.
     pub(super) fn of_another_leader(self, lost: BTreeMap<u64, f64>, now: Instant) -> Self {
         Self { lost, looked: now, ..self }
     }
@@ -48,7 +48,7 @@ impl Breaking {
     pub(super) fn update(self, lost: BTreeMap<u64, f64>, now: Instant) -> Self {
         let Self { lost: before, looked, mut losses } = self;
         for (id, count) in &lost {
-            // If it is less, the leader itself has been started again.
+            // A lower number means that the leader itself was restarted.
             if count > before.get(id).unwrap_or(&0.0) {
                 let losses = losses.entry(*id).or_insert(Losses { since: now, observed: now, after: looked });
                 (losses.observed, losses.after) = (now, looked);
@@ -68,7 +68,7 @@ impl Breaking {
 mod tests {
     use super::*;
 
-    /// Looks at these seconds, with what has been counted. `None`: there is no series.
+    /// What a look shows at each of these seconds: the number that was counted. `None`: there is no series.
     type Looks<'a> = &'a [(u64, Option<f64>)];
 
     fn breaks(looks: Looks) -> bool {

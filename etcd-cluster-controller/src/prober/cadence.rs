@@ -1,15 +1,14 @@
-//! When to probe again. Probes cost the API server nothing.
+//! When to probe again. Probes are no load for the API server.
 
 use std::time::Duration;
 
-/// How often a member that should come up any moment is probed, and for how long.
+/// How often an eager target is probed at first, and for how long.
 const EAGER: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(120));
-/// How often afterwards, for as long as the target is eager.
+/// How often an eager target is probed after that.
 const PATIENT: Duration = Duration::from_secs(2);
 
-/// Time from the beginning of one probe to the next. `eager_for`: how long the target has been eager.
-/// `jitter`, from 0 to 1, shortens the interval of settled members by up to a fifth, so that clusters which began together
-/// drift apart.
+/// Time from the beginning of one probe to the next. `eager_for`: how long the target has been eager. `jitter`, from 0
+/// to 1, shortens the interval of settled members by up to a fifth, so that clusters that began together drift apart.
 pub(super) fn cadence(eager_for: Option<Duration>, interval: Duration, jitter: f64) -> Duration {
     match eager_for {
         Some(eager) if eager < EAGER.1 => EAGER.0.min(interval),

@@ -1,5 +1,5 @@
-//! The client of one cluster: made on first use, and again when the CA changes, its certificate gets old, or the clock
-//! is set back.
+//! The HTTP client of one cluster. It is made on first use, and again when the CA changes, when its certificate gets
+//! old, or when the clock is set back.
 
 use crate::etcd_access::Client;
 use crate::observation::probe::OurFault;
@@ -8,8 +8,8 @@ use std::sync::Arc;
 use time::{Duration, OffsetDateTime};
 use tokio::sync::Mutex;
 
-/// Age at which a client certificate is replaced; it is valid for a year. Up to this much of it is left out at random, so
-/// that not all clusters of a manager make theirs on the same day.
+/// The age at which a client certificate is replaced. It is valid for a year. Up to the fraction `JITTER` of the age is
+/// left out at random, so that the clusters of a manager do not all make new certificates on the same day.
 const AGE: Duration = Duration::days(30);
 const JITTER: f64 = 1.0 / 3.0;
 
@@ -31,7 +31,7 @@ impl ClientCell {
         let mut made = self.0.lock().await;
         let same_ca = |made: &&Made| ca.is_none_or(|ca| *ca == made.ca);
         let present = made.as_ref().filter(same_ca);
-        // One that was made by a clock that has been set back since may be of use to nobody yet.
+        // A client that was made before the clock was set back may have a certificate that is not valid yet.
         if let Some(present) = present.filter(|present| (present.at..present.renew_at).contains(&now)) {
             return Ok(present.client.clone());
         }
@@ -47,7 +47,7 @@ impl ClientCell {
                 *made = Some(Made { ca, at: now, renew_at, client: client.clone() });
                 Ok(client)
             }
-            // The old certificate is valid for months yet.
+            // The old certificate is valid for some more months.
             Err(error) => present.map(|present| present.client.clone()).ok_or(OurFault::ClientCertificate(error)),
         }
     }

@@ -1,4 +1,4 @@
-//! One cluster: what is planned for it, what is known about it, and its probes.
+//! One cluster: its targets, what is known about it, and its probes.
 
 use super::clients::ClientCell;
 use super::figures::{Figures, Leaders};
@@ -32,7 +32,7 @@ pub(super) struct Cluster {
 struct State {
     snapshot: Snapshot,
     reported: Reported,
-    /// When the probe that is known was begun, and how long it took, by target.
+    /// When the latest probe of each target was begun, and how long it took.
     timed: HashMap<TargetKey, (Instant, Duration)>,
     leaders: Leaders,
     list_begun: Option<Instant>,
@@ -89,7 +89,7 @@ impl Cluster {
         Figures { leader_changes: state.leaders.changes(), slowest_probe: took.max(), ..Figures::of(&state.snapshot) }
     }
 
-    /// Probes one target. Answers whether that is news, and the run.
+    /// Probes one target. Returns whether the result is news, and the run.
     pub(super) async fn probe(
         &self,
         shared: &Shared,
@@ -100,7 +100,7 @@ impl Cluster {
         let Some(first) = target.urls.first() else {
             return self.record(shared, wanted, target, Instant::now(), String::new(), Outcome::NoAddress);
         };
-        // Never closed.
+        // The semaphore is never closed.
         let _permit = permits.acquire().await;
         let begun = Instant::now();
         let (url, outcome) = match self.client.get(wanted.ca.as_ref(), now().1).await {
@@ -111,7 +111,7 @@ impl Cluster {
         self.record(shared, wanted, target, begun, url, outcome)
     }
 
-    /// Whether another member answers, so that it and this controller trust each other.
+    /// Whether another member answers, which shows that it and this controller trust each other.
     fn another_answers(&self, key: &TargetKey) -> bool {
         let probes = &self.state().snapshot.probes;
         probes.iter().any(|(other, probe)| other != key && probe.report().is_some())
@@ -128,7 +128,7 @@ impl Cluster {
     ) -> (bool, Option<Run>) {
         let is_wanted = self.wanted().targets.iter().any(|wanted| wanted.key == target.key);
         let mut state = self.state();
-        // Begun before the one that is known, or of one that is not wanted any more: outdated.
+        // The probe is outdated if it was begun before the latest one, or if its target is not wanted any more.
         if !is_wanted || state.timed.get(&target.key).is_some_and(|(known, _)| begun < *known) {
             return (false, None);
         }
@@ -150,7 +150,7 @@ impl Cluster {
         (self.tell(&mut state, shared, wanted), Some(run))
     }
 
-    /// Reads the member list. Answers whether that is news.
+    /// Reads the member list. Returns whether the result is news.
     pub(super) async fn read_list(&self, shared: &Shared, permits: &Semaphore, wanted: &Probes) -> bool {
         let begun = Instant::now();
         let (whom, leader) = {
@@ -178,7 +178,7 @@ impl Cluster {
         let (before, at) = (state.heard.take(), Instant::now());
         state.heard = match (leader, counted) {
             (Some((leader, _)), Some(counted)) => Some(Heard::update(before, leader, counted, at)),
-            // It does not answer this time.
+            // The leader did not answer this time.
             (Some(_), None) => Heard::kept(before, wanted.interval, at),
             (None, _) => None,
         };
@@ -186,11 +186,11 @@ impl Cluster {
         self.tell(&mut state, shared, wanted)
     }
 
-    /// Has the EtcdCluster reconciled if there is news.
+    /// Requests a reconcile of the EtcdCluster if there is news.
     fn tell(&self, state: &mut State, shared: &Shared, wanted: &Probes) -> bool {
         let news = state.reported.update(&state.snapshot, wanted);
         if news {
-            // The receiver ends with the controller, and then nobody needs to know.
+            // The receiver ends with the controller, and then there is nothing left to reconcile.
             let _ = shared.changes.send(self.etcd.clone());
         }
         news
@@ -201,9 +201,10 @@ impl Cluster {
     }
 }
 
-/// Asks the URLs of a target until the expected member answers: what is said of a machine's addresses can be wrong, or be
-/// another machine's by now. If it answers nowhere, the first URL's outcome counts; but a member is only blamed if every
-/// URL could be asked, and for distrust only if another member answers.
+/// Asks the URLs of a target until the expected member answers, because the addresses of a machine may be wrong, or may
+/// belong to another machine by now. If the expected member does not answer at any URL, the outcome of the first URL
+/// counts, with two exceptions. The member is at fault only if every URL could be asked. Distrust is the member's fault
+/// only if another member answers.
 async fn ask(
     client: &Client,
     wanted: &Probes,
@@ -230,7 +231,7 @@ async fn ask(
     worst.unwrap_or_else(|| (first.to_owned(), Outcome::NoAddress))
 }
 
-/// What the leader has counted of the others, where there is one to ask.
+/// What the leader has counted about the other members, if there is a leader to ask.
 async fn counted(client: &Client, leader: Option<&(u64, String)>) -> Option<PeerCounters> {
     client.peer_counters(&leader?.1).await.ok()
 }
@@ -248,7 +249,7 @@ async fn list(client: &Client, cluster_id: u64, urls: Vec<String>) -> Membership
             }
             Err(Fault::Theirs(fault)) => unknown = Membership::Unknown(ListFault::Member { url, fault }),
             Err(Fault::Ours(fault)) => return Membership::Unknown(ListFault::Ours(fault)),
-            // It has just answered, and trusted this controller then.
+            // The member has just answered, so it trusted this controller a moment ago.
             Err(Fault::Either(distrust)) => {
                 unknown = Membership::Unknown(ListFault::Member { url, fault: MemberFault::Distrust(distrust) });
             }

@@ -1,20 +1,21 @@
-//! What metrics show of one cluster, beyond its status: it changes too often to be written there.
+//! What metrics show of one cluster beyond its status. These numbers change too often to be written into the status.
 
 use crate::observation::probe::{Report, Snapshot, alarms};
 use k8s_openapi::jiff::Timestamp;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Kinds of alarms that etcd has. Whatever else a member says is [`OTHER`]: what answers must not choose the names of series.
+/// The kinds of alarms that etcd has. Any other kind that a member reports is shown as [`OTHER`], so that an answer
+/// cannot choose the names of series.
 const ALARMS: [&str; 2] = ["NOSPACE", "CORRUPT"];
 const OTHER: &str = "other";
 
-/// Numbers of one cluster, from the latest probes. `None` and what is missing: no member tells.
+/// Numbers of one cluster, from the latest probes. A number that no member reports is `None` or missing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Figures {
-    /// How often another member was found to lead.
+    /// How often the leader was found to have changed.
     pub(crate) leader_changes: u64,
-    /// The longest that the latest probe of a member took, of those that answered.
+    /// The longest duration of a member's latest probe, among the members that answered.
     pub(crate) slowest_probe: Option<Duration>,
     /// The largest database, in bytes.
     pub(crate) database_size: Option<i64>,
@@ -41,7 +42,7 @@ impl Figures {
     }
 }
 
-/// How many members each kind of alarm is about, by what the voters report that answer a linearizable read.
+/// How many members each kind of alarm is about, as reported by voters that answer a linearizable read.
 fn counts<'a>(reports: impl Iterator<Item = &'a Report>) -> BTreeMap<&'static str, usize> {
     let well = reports.filter(|report| !report.learner && report.fault().is_none());
     let Some(all) = alarms(well) else { return BTreeMap::new() };
@@ -53,8 +54,8 @@ fn counts<'a>(reports: impl Iterator<Item = &'a Report>) -> BTreeMap<&'static st
     counts
 }
 
-/// The leaders of one cluster, one after the other. Probes of different members end in any order, and some of them tell
-/// of an earlier leader: raft's term says which is later.
+/// The succession of leaders of one cluster. Probes of different members end in any order, and some of them report an
+/// earlier leader. raft's term shows which leader is later.
 #[derive(Default)]
 pub(super) struct Leaders {
     cluster_id: u64,

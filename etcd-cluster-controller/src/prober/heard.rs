@@ -1,10 +1,10 @@
-//! Whom the leader hears: those from whom it has received something lately, over a connection that holds.
+//! Whom the leader hears: the members from which it has received something lately, over a connection that holds.
 //!
-//! etcd's gauge `etcd_network_active_peers` does not say it. On a member that has joined, each peer that it was told of while
-//! joining is counted a second time, and that second count never ends: the gauge is 2 for a peer that is well, and stays 1 for
-//! one that is dead (etcd 3.5 to 3.7, `rafthttp/remote.go` and `peer_status.go`). Bytes alone
-//! (`etcd_network_peer_received_bytes_total`) do not say it either: who crashes again and again sends some at each
-//! start.
+//! etcd's gauge `etcd_network_active_peers` does not show this. On a member that has joined, each peer that it learned
+//! of while joining is counted a second time, and that second count never ends: the gauge is 2 for a peer that is well,
+//! and stays 1 for a dead one (etcd 3.5 to 3.7, `rafthttp/remote.go` and `peer_status.go`). Received bytes alone
+//! (`etcd_network_peer_received_bytes_total`) do not show it either: a member that crashes again and again sends a few
+//! at each start.
 
 use super::breaking::Breaking;
 use crate::etcd_access::PeerCounters;
@@ -12,28 +12,29 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Who sends nothing for so long is not heard. A follower answers every heartbeat, and those come at least every 5 seconds.
+/// A member that sends nothing for this long is not heard. A follower answers every heartbeat, and heartbeats come at
+/// least every 5 seconds.
 const SILENCE: Duration = Duration::from_secs(10);
-/// For so many intervals the leader's word is good without another answer: a run of checks goes on for as long without
-/// one.
+/// How many intervals the latest answer of the leader stays valid. A run of checks lasts for as long without another
+/// check.
 const WORD_INTERVALS: u32 = 3;
 
 /// What is known so far, of one leader.
 #[derive(Debug)]
 pub(super) struct Heard {
     leader: u64,
-    /// Bytes that it had received at `since`, from each other member.
+    /// Bytes that the leader had received from each other member at `since`.
     received: BTreeMap<u64, f64>,
     since: Instant,
-    /// From whom it receives something. `None`: one look says nothing.
+    /// The members from which the leader receives something. `None`: not known, because one look says nothing.
     sending: Option<BTreeSet<u64>>,
     breaking: Breaking,
-    /// When it has answered last.
+    /// When the leader answered last.
     told: Instant,
 }
 
 impl Heard {
-    /// Takes in what `leader` has counted by now. Of another leader than before, nothing can be said yet.
+    /// Takes over what `leader` has counted by now. The first answer of another leader changes nothing yet.
     pub(super) fn update(before: Option<Self>, leader: u64, counted: PeerCounters, now: Instant) -> Self {
         let PeerCounters { received, lost } = counted;
         let Some(before) = before else {
@@ -46,11 +47,11 @@ impl Heard {
             return Self { leader, received, since: now, sending: sent, breaking, told: now };
         }
         let breaking = breaking.update(lost, now);
-        // Less than before: it has been started again since.
+        // If the number is lower than before, the leader was restarted, and has received something since.
         let sends = |(id, bytes): (&u64, &f64)| before.received.get(id).is_none_or(|then| bytes != then).then_some(*id);
         let mut sending: BTreeSet<u64> = received.iter().filter_map(sends).collect();
         if now.duration_since(before.since) < SILENCE {
-            // Too early to say that somebody is silent.
+            // It is too early to say that a member is silent.
             sending.extend(sent.iter().flatten());
             let (received, since) = (before.received, before.since);
             return Self { leader, received, since, sending: Some(sending), breaking, told: now };
@@ -58,16 +59,16 @@ impl Heard {
         Self { leader, received, since: now, sending: Some(sending), breaking, told: now }
     }
 
-    /// The same while the leader does not answer. What it has said is not true for ever: somebody who was silent then
-    /// may have been heard since.
+    /// What is known while the leader does not answer. Its latest answer does not stay valid for ever: a member that
+    /// was silent then may have been heard since.
     pub(super) fn kept(before: Option<Self>, interval: Duration, now: Instant) -> Option<Self> {
         before.filter(|before| now.duration_since(before.told) <= interval.saturating_mul(WORD_INTERVALS))
     }
 
-    /// Those that it hears. `None`: that is not known.
+    /// The members that the leader hears. `None`: not known.
     pub(super) fn members(&self) -> Option<BTreeSet<u64>> {
         let sending = self.sending.as_ref()?;
-        // Where it loses all of them, the trouble may well be its own.
+        // If the leader loses the connections to all members, the fault is probably its own.
         let is_its_own = sending.len() > 1 && sending.iter().all(|id| self.breaking.has(*id));
         Some(sending.iter().copied().filter(|id| is_its_own || !self.breaking.has(*id)).collect())
     }
@@ -123,7 +124,7 @@ mod tests {
         assert_eq!(silent.members(), Some([].into()));
     }
 
-    /// What a member in a crash loop looks like to the leader, which is asked every ten seconds for two minutes.
+    /// A member in a crash loop as the leader sees it. The leader is asked every ten seconds for two minutes.
     #[test]
     fn who_crashes_again_and_again_is_not_heard_although_it_sends_something_at_each_start() {
         let begun = Instant::now();
@@ -141,7 +142,7 @@ mod tests {
         let crashing = listen(|look| 2.0 * look, |_| 5.0);
         assert_eq!((&crashing[0], &crashing[1]), (&None, &all), "nothing is known of how that goes on");
         assert!(crashing[6..].iter().all(|heard| *heard == Some([3].into())), "within a minute: {crashing:?}");
-        // One that only we do not hear.
+        // A member that only this controller does not hear.
         assert!(listen(|_| 7.0, |_| 5.0)[1..].iter().all(|heard| *heard == all));
         let losing_all = listen(|look| 2.0 * look, |look| 3.0 * look);
         assert!(losing_all.iter().skip(1).all(|heard| *heard == all), "{losing_all:?}");

@@ -1,15 +1,15 @@
-//! Whose member list counts.
+//! Which members are asked for the member list.
 
 use crate::observation::probe::{ListFault, Membership, Probe, Report, RunKind, TargetKey};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Voters to ask for the list before it counts as unknown.
+/// How many voters are asked for the list before it counts as unknown.
 const ASKED: usize = 3;
 
-/// The client URLs to ask, with the ID of the cluster; or what is known without asking.
+/// The cluster ID, and the client URLs to ask for the list. `Err`: what is known without asking.
 ///
-/// Only voters of the recorded cluster that answer linearizable reads: a list from any other is not to be believed. If no
-/// cluster ID is recorded, the cluster must be the only one that answers.
+/// Only voters that belong to the recorded cluster and answer linearizable reads are asked: the list of any other
+/// member cannot be trusted. If no cluster ID is recorded, all members that answer must belong to one cluster.
 pub(super) fn whom(
     probes: &BTreeMap<TargetKey, Probe>,
     recorded: Option<u64>,
@@ -32,12 +32,12 @@ pub(super) fn whom(
         let fault = failing.into_iter().find_map(|(_, report)| report.linearizable.clone().err());
         return Err(Membership::Unknown(ListFault::NoQuorum(fault)));
     }
-    // The leader answers without asking another.
+    // The leader is asked first, because it answers without asking another member.
     sound.sort_by_key(|(_, report)| report.leader != report.member_id);
     Ok((cluster_id, sound.into_iter().take(ASKED).map(|(probe, _)| probe.url.clone()).collect()))
 }
 
-/// The leader's ID and client URL, if a member fails: it knows whether the others hear that one.
+/// The ID and the client URL of the leader, if a member fails. The leader knows whether it hears that member.
 pub(super) fn leader_to_ask(probes: &BTreeMap<TargetKey, Probe>) -> Option<(u64, String)> {
     let fails = |probe: &Probe| probe.expected.is_some() && probe.outcome.kind() == RunKind::Failing;
     let leads = |probe: &Probe| {

@@ -29,7 +29,7 @@ impl ProbeMetrics {
         this
     }
 
-    /// Counts a probe that has been made. One that had no address to ask is not one.
+    /// Counts a probe. If there was no address to ask, no probe was made.
     pub(crate) fn observe(&self, outcome: &Outcome, took: Duration) {
         let outcome = match outcome {
             Outcome::Answered(report) if report.fault().is_none() => "ok",

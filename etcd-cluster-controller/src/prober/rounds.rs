@@ -1,4 +1,4 @@
-//! When each member of a cluster is probed: one endless task for each cluster.
+//! When each member of a cluster is probed. Each cluster has one task, which does not end by itself.
 
 use super::cadence::cadence;
 use super::cluster::Cluster;
@@ -11,15 +11,15 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 
-/// The least time to the probe that is to find a member unhealthy.
+/// The shortest delay until the probe that is to find a member unhealthy.
 const LEAST: Duration = Duration::from_millis(100);
 
-/// Something that is done again and again, one at a time.
+/// A job that is done again and again, and never twice at the same time.
 #[derive(Clone, Copy)]
 struct Turn {
     due: Instant,
     running: bool,
-    /// To be done again as soon as what is under way has ended.
+    /// The job is due again as soon as it ends.
     again: bool,
 }
 
@@ -33,7 +33,7 @@ impl Turn {
         self.due = self.due.min(now);
     }
 
-    /// Whether to begin now.
+    /// Begins the job if it is due and not running. Returns whether it begins.
     fn begin(&mut self, now: Instant) -> bool {
         let begin = !self.running && self.due <= now;
         self.running |= begin;
@@ -47,7 +47,7 @@ impl Turn {
     }
 }
 
-/// The turns of one target.
+/// The state of one target.
 struct Seat {
     target: Target,
     turn: Turn,
@@ -59,7 +59,7 @@ enum Ended {
     List { begun: Instant, news: bool },
 }
 
-/// Looks after one cluster, until it is dropped.
+/// Probes the members of one cluster, until the cluster is dropped.
 pub(super) async fn run(cluster: Arc<Cluster>, shared: Arc<Shared>) {
     let mut changes = cluster.subscribe();
     let mut wanted = changes.borrow_and_update().clone();
@@ -123,7 +123,7 @@ pub(super) async fn run(cluster: Arc<Cluster>, shared: Arc<Shared>) {
                     Ended::List { begun, news } => {
                         let eager = seats.values().filter_map(|seat| seat.eager_since).max();
                         list.end(begun + cadence(eager.map(|since| now - since), wanted.interval, rand::random()), now);
-                        // A member that was added or promoted is seen at once.
+                        // So that a member that was added or promoted is probed immediately.
                         if news {
                             seats.values_mut().for_each(|seat| seat.turn.hurry(now));
                         }
@@ -135,7 +135,7 @@ pub(super) async fn run(cluster: Arc<Cluster>, shared: Arc<Shared>) {
     }
 }
 
-/// Follows what is wanted: what is new or different is due now.
+/// Follows a change of the targets: a target that is new or has changed is due now.
 fn follow(seats: &mut BTreeMap<TargetKey, Seat>, wanted: &Probes) {
     let now = Instant::now();
     seats.retain(|key, _| wanted.targets.iter().any(|target| target.key == *key));
@@ -158,7 +158,7 @@ fn next_probe(
     now: Instant,
 ) -> Instant {
     let regular = begun + cadence(eager_since.map(|since| now - since), wanted.interval, rand::random());
-    // The probe that finds it unhealthy comes in time.
+    // The next probe comes in time to find the member unhealthy.
     let missing =
         run.filter(|run| run.kind == RunKind::Failing).map(|run| wanted.unhealthy_after.checked_sub(run.lasted()));
     match missing.flatten() {

@@ -51,7 +51,7 @@ impl World {
         self.prober.set(ObjectRef::new("demo-etcd").within("default"), UID, self.wanted.clone());
     }
 
-    /// Waits as a reconcile does: looks only after a change.
+    /// Waits as a reconcile does: reads a snapshot only after a change was reported.
     async fn until(&mut self, what: &str, is: impl Fn(&Snapshot) -> bool) -> Snapshot {
         let told = async {
             loop {
@@ -119,7 +119,7 @@ async fn another_clusters_list_is_never_reported() {
     assert_eq!(world.prober.refresh(UID).await.membership, unknown);
     assert!(!member.asked().contains(&crate::etcd_access::fake::LIST.to_owned()));
 
-    // Known as long as nothing is recorded, forgotten at once when another one is.
+    // The list is known as long as no cluster ID is recorded, and forgotten immediately when another one is recorded.
     world.wanted.cluster_id = None;
     world.set();
     world.until("known", |snapshot| knows(snapshot, 1)).await;
@@ -150,7 +150,7 @@ async fn the_expected_member_is_found_where_it_served_last() {
     }
 }
 
-/// A learner is not asked for a read, so it shows none.
+/// A learner is not asked for a linearizable read, so its answer does not show a quorum.
 #[tokio::test]
 async fn one_voter_or_another_shows_a_quorum() {
     let mut world = World::new();
@@ -178,7 +178,7 @@ async fn one_voter_or_another_shows_a_quorum() {
     assert_eq!(alone.voters_answer_since, None);
 }
 
-/// A member that it did not hear then may be back by now, and would be held to be unhealthy on its old word.
+/// A member that the leader did not hear then may be back by now. The old answer would make it unhealthy.
 #[tokio::test]
 async fn the_word_of_a_leader_that_answers_no_longer_is_forgotten() {
     let mut world = World::new();
@@ -209,7 +209,8 @@ async fn a_ca_that_cannot_sign_blames_nobody() {
     assert_eq!(snapshot.membership, Membership::NotAsked);
 }
 
-/// As for a manager whose clock is wrong. Who refuses is to blame only if another member does not.
+/// This is what a manager with a wrong clock sees. A member that refuses this controller is at fault only if another
+/// member does not refuse it.
 #[tokio::test]
 async fn members_that_all_refuse_this_controller_are_not_to_blame() {
     let mut world = World::new();
@@ -222,7 +223,7 @@ async fn members_that_all_refuse_this_controller_are_not_to_blame() {
     let refused = |outcome: &Outcome| match outcome {
         Outcome::OurFault(OurFault::Distrust(Distrust::ClientCertificateRefused(_))) => Some("ours"),
         Outcome::MemberFault(MemberFault::Distrust(Distrust::ClientCertificateRefused(_))) => Some("theirs"),
-        // The alert can be lost if the connection is reset behind it.
+        // The alert can be lost if the connection is reset right after it.
         Outcome::MemberFault(MemberFault::Closed(_)) => None,
         other => panic!("{other:?}"),
     };
@@ -251,7 +252,7 @@ async fn a_refresh_asks_again_and_a_change_of_plan_is_followed_at_once() {
     assert!(after.probes[&TargetKey::of("m0")].at > before.probes[&TargetKey::of("m0")].at);
     assert_eq!(world.prober.refresh("another").await, Snapshot::default());
 
-    // A target without an address, then with one.
+    // A target without an address, which gets one.
     world.target(&[]);
     world.set();
     let key = TargetKey::of("m1");
@@ -260,7 +261,7 @@ async fn a_refresh_asks_again_and_a_change_of_plan_is_followed_at_once() {
     world.wanted.targets[1].urls.push(second.url.clone());
     world.set();
     world.until("healthy", |snapshot| is(snapshot, "m1", RunKind::Healthy)).await;
-    // And one that goes.
+    // A target that is removed.
     world.wanted.targets.pop();
     world.set();
     assert!(!world.prober.snapshot(UID).probes.contains_key(&key));
@@ -347,7 +348,7 @@ async fn members_that_hang_do_not_add_up_and_do_not_delay_a_refresh() {
     timeout(Duration::from_secs(10), hanging).await.unwrap();
     sleep(Duration::from_millis(500)).await;
     assert_eq!(accepted.load(Ordering::SeqCst), IN_ROUNDS);
-    // Another cluster, which is well, can be asked nevertheless.
+    // Another cluster, whose member is healthy, can still be asked.
     world.wanted.targets.clear();
     let member = world.member(voter(0xc, 1, &[1]));
     world.prober.set(ObjectRef::new("other"), "other", world.wanted.clone());

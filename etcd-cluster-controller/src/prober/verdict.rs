@@ -1,9 +1,10 @@
-//! What of a snapshot matters so much that its EtcdCluster is reconciled when it changes.
+//! The changes of a snapshot for which its EtcdCluster is reconciled.
 //!
-//! For each target: the kind of the outcome and of the run, whether the member has failed for long enough to be unhealthy, and
-//! for the start-up grace besides, the URL, IDs, leader, role, version and alarms, and the database's size by a tenth. And the
-//! content of the member list, and whom the leader hears. Not: times, and the words of a fault, which only alternate between
-//! ways of not answering.
+//! For each target, these are: the kind of the outcome and of the run; whether the member has failed for long enough to
+//! be unhealthy, and also for the start-up grace in addition; the URL, IDs, leader, role, version and alarms; and the
+//! size of the database, if it changes by a tenth. For the cluster, they are the content of the member list, and whom
+//! the leader hears. Times do not count, and neither does the text of a fault, because it only alternates between ways
+//! of not answering.
 
 use super::Probes;
 use crate::observation::Member;
@@ -13,7 +14,7 @@ use crate::observation::probe::{
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem::{Discriminant, discriminant};
 
-/// What the reconcile has been told.
+/// What has been reported to the reconcile.
 #[derive(Default, PartialEq)]
 pub(super) struct Reported {
     probes: BTreeMap<TargetKey, ProbeVerdict>,
@@ -27,7 +28,7 @@ struct ProbeVerdict {
     outcome: Discriminant<Outcome>,
     run: RunKind,
     unhealthy: bool,
-    /// The same with the grace that a stranger may have.
+    /// Like `unhealthy`, with the grace that a stranger may have in addition.
     given_up: bool,
     answered: Option<Answered>,
 }
@@ -40,7 +41,7 @@ struct Answered {
     alarms: Vec<Alarm>,
     identity: Result<(), MemberFault>,
     linearizable: bool,
-    /// As it was when it was told.
+    /// The size that was reported last.
     database_size: i64,
 }
 
@@ -52,7 +53,7 @@ enum ListVerdict {
 }
 
 impl Reported {
-    /// Takes a snapshot over, and says whether it is news.
+    /// Takes over a snapshot, and returns whether it has news.
     pub(super) fn update(&mut self, snapshot: &Snapshot, wanted: &Probes) -> bool {
         let probes = snapshot.probes.iter().map(|(key, probe)| {
             let told = self.probes.get(key).and_then(|told| told.answered.as_ref());
@@ -124,7 +125,7 @@ mod tests {
         Snapshot { probes: [(TargetKey::of("a"), probe)].into(), ..Snapshot::default() }
     }
 
-    /// Whether each of these, one after the other, is news.
+    /// Whether each of these snapshots is news after the one before.
     fn news(snapshots: &[Snapshot]) -> Vec<bool> {
         let mut told = Reported::default();
         snapshots.iter().map(|snapshot| told.update(snapshot, &wanted())).collect()

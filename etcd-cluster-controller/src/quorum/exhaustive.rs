@@ -1,6 +1,6 @@
-//! Rule 1 for every cluster of up to eleven members, which is the peak of a surge at seven. Permission depends on how many
-//! members there are of each kind, and not on who they are: so clusters are counted by kinds, and all of them fit into a unit
-//! test. What is true of members of which nothing is known, is every possibility in turn.
+//! Rule 1 for every cluster of up to eleven members, which is the peak of a surge at seven. Permission depends on how
+//! many members there are of each kind, and not on which members they are. So clusters are counted by kinds, and all of
+//! them fit into a unit test. For a member whose health is not known, every possibility is tried in turn.
 
 use super::{may_remove, survives};
 use crate::fixture::{CLUSTER_ID, Story};
@@ -12,7 +12,7 @@ use k8s_openapi::jiff::Timestamp;
 
 /// The most members that there are at a time.
 const MOST: usize = 11;
-/// The most machines without a member that are let go, and may join in their last moments.
+/// The most released machines without a member, which may join in their last moments.
 const MOST_LATE: usize = 2;
 
 /// A member, as far as permission depends on it.
@@ -20,10 +20,10 @@ const MOST_LATE: usize = 2;
 enum Kind {
     /// A voter that has just answered.
     Well,
-    /// The same on a Machine that is let go.
+    /// The same on a released Machine.
     Released,
     Unhealthy,
-    /// Voters of which it is not known how they are, in the three ways that there are.
+    /// Voters whose health is not known, in the three ways that there are.
     Failing,
     Unchecked,
     NotAsked,
@@ -81,7 +81,7 @@ impl Answers {
     }
 }
 
-/// A machine that is let go, and may join in its last moments.
+/// A released machine that may join in its last moments.
 fn late<'a>() -> Seat<'a> {
     Seat { may_vote: true, released: true, ..of_nobody() }
 }
@@ -102,7 +102,7 @@ fn of_nobody<'a>() -> Seat<'a> {
     }
 }
 
-/// Every way to have up to `most` things of so many kinds, by how many there are of each.
+/// Every way to have up to `most` things of this many kinds, by how many there are of each kind.
 fn counts(kinds: usize, most: usize) -> Vec<Vec<usize>> {
     if kinds == 0 {
         return vec![Vec::new()];
@@ -114,8 +114,8 @@ fn counts(kinds: usize, most: usize) -> Vec<Vec<usize>> {
     (0..=most).flat_map(beginning_with).collect()
 }
 
-/// Every cluster. Of voters whose Machines are let go there is one at most: each of them counts like a voter that is well and
-/// like a machine that is late.
+/// Every cluster. At most one of its voters is on a released Machine: such a voter counts like a voter that is well,
+/// and like a machine that is late.
 fn clusters() -> impl Iterator<Item = Vec<Kind>> {
     let doubtful = [Kind::Failing, Kind::Unchecked, Kind::NotAsked];
     counts(5, MOST).into_iter().filter(|count| count[4] <= 1).map(move |count| {
@@ -153,12 +153,12 @@ impl Removal {
         }
     }
 
-    /// Whether rule 1 lets the member go: in every case that is possible as far as anybody knows, and however many of
-    /// those that are let go vote in their last moments.
+    /// Whether rule 1 lets the member go: in every case that is possible by what is known, and however many released
+    /// machines vote in their last moments.
     fn is_safe(&self, late: usize, spec: &EtcdClusterSpec) -> bool {
         let wanted = usize::try_from(spec.replicas).unwrap();
         let votes = usize::from(self.target != Kind::Learner);
-        // Whether it is up itself: at least and at most.
+        // Whether the member itself is up, as 0 or 1: at least, and at most.
         let (least, most) = match self.target {
             kind if kind.is_well() => (1, 1),
             kind if kind.is_doubtful() => (0, 1),

@@ -1,7 +1,7 @@
-//! What is not held against a member: what it has failed while there was no quorum. Without one no member serves, also
-//! one that is well. When it is back, one of them may take longer than the others: TCP sends again what was lost at
-//! intervals that double, so a connection between two members may be silent for as long again as the network was
-//! interrupted.
+//! Failed checks that are not held against a member: those from a time without a quorum. Without a quorum no member
+//! serves, however healthy it is. After the quorum is back, some members may take longer than others: TCP sends lost
+//! data again at intervals that double, so a connection between two members may stay silent for as long again as the
+//! network was interrupted.
 
 use super::Seat;
 use super::strangers::patience;
@@ -10,8 +10,8 @@ use crate::observation::probe::Run;
 use k8s_openapi::jiff::Timestamp;
 use std::time::Duration;
 
-/// Whether checks have failed for this long, and for less since there is a quorum. As long as there is none nobody is
-/// excused: nobody is removed either, and people are told who fails.
+/// Whether checks have failed for `long`, but for less than that since there has been a quorum. While there is no
+/// quorum, nothing is excused: no member is removed either, and the status reports which members fail.
 pub(super) fn is_excused(observation: &Observation, run: Run, long: Duration) -> bool {
     let Some(since) = observation.quorum_since() else { return false };
     let has_failed = |run: Run| run.has_failed_for(long, observation.now, observation.interval());
@@ -19,13 +19,14 @@ pub(super) fn is_excused(observation: &Observation, run: Run, long: Duration) ->
 }
 
 impl Seat<'_> {
-    /// Until when it is not held against a member that its checks have failed for long enough, as there was no quorum for
-    /// some of that time. Then a check has to fail once more. `None`: they have not failed for so long, or it is held
-    /// against it.
+    /// The end of the time in which failed checks are excused, because there was no quorum for a part of it. The member
+    /// becomes unhealthy if one more check fails after that. `None`: the checks have not failed for long enough, or
+    /// they are not excused.
     #[must_use]
     pub fn excused_until(&self, observation: &Observation) -> Option<Timestamp> {
         let id = self.id()?;
-        // One that is heard does not become unhealthy by failing once more, nor one of which nobody can say it.
+        // One more failed check does not make a member unhealthy if the other members hear it, or if it is not known
+        // whether they do.
         if observation.is_heard(id) || observation.is_hearing_unknown() {
             return None;
         }

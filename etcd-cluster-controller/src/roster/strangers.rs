@@ -1,6 +1,6 @@
-//! Strangers, members that no Machine carries: whose they are, and when one of them counts as unhealthy. They are asked
-//! where the member list says that they serve. One that answers is not counted on all the same: nothing says how long
-//! its machine stays.
+//! Strangers, the members that no Machine carries: where each of them comes from, and when it counts as unhealthy.
+//! Strangers are probed at the client URLs in the member list. A stranger that answers is still not counted on: nothing
+//! says how long its machine stays.
 
 use super::Seat;
 use super::excuse::is_excused;
@@ -10,10 +10,10 @@ use crate::observation::{Member, Observation, Probe, host};
 use api::names;
 use std::time::Duration;
 
-/// What is known of a member that never had a Machine of ours.
+/// The reason shown for a member that never had a Machine of this EtcdCluster.
 pub(super) const NO_MACHINE: &str = "it runs on no Machine of this EtcdCluster";
 
-/// How the reason begins of a member that had one.
+/// The beginning of the reason shown for a member that had a Machine.
 const ITS_MACHINE: &str = "its Machine ";
 
 /// The Machine that the status names for a member, if it names one.
@@ -21,14 +21,15 @@ fn recorded_machine(observation: &Observation, id: u64) -> Option<&String> {
     observation.recorded(id).map(|status| &status.machine).filter(|name| !name.is_empty())
 }
 
-/// Whether a member had a Machine, and that is gone. Not where the Machine is there with another member, or under another
-/// owner.
+/// Whether a member had a Machine that is gone. A Machine that exists, but carries another member or has another owner,
+/// is not gone.
 pub(super) fn is_orphaned(observation: &Observation, id: u64) -> bool {
     let is_gone = |name: &String| !observation.machines.contains_key(name) && !observation.not_owned.contains(name);
     recorded_machine(observation, id).is_some_and(is_gone)
 }
 
-/// Why no Machine carries a member. One whose Machine was made again, with another member, is still called after it.
+/// Why no Machine carries a member. If its Machine was made again and carries another member, the member is still named
+/// after that Machine.
 fn why(observation: &Observation, id: u64) -> String {
     let called = || observation.recorded(id).map(|status| &status.name);
     let made_again = || called().filter(|name| observation.machines.contains_key(*name));
@@ -42,14 +43,14 @@ fn why(observation: &Observation, id: u64) -> String {
     }
 }
 
-/// Whether a message is about a member whose Machine cannot be deleted any more. It is the message that is asked, as
-/// the status of before and after a write has nothing else of a stranger.
+/// Whether a message is about a member without a Machine that a person could delete. A status has nothing but the
+/// message to tell a stranger by, and the caller compares two statuses.
 pub(crate) fn tells_of_no_machine(message: &str) -> bool {
     message.starts_with(NO_MACHINE) || message.starts_with(ITS_MACHINE)
 }
 
-/// How such a member is. Nothing is known of it before it has failed for long enough, also since there is a quorum, and
-/// the leader does not hear it either.
+/// The verdict on a stranger. It is Unknown until the stranger has failed for long enough, has also failed for as long
+/// since there has been a quorum, and the leader does not hear it.
 pub(super) fn verdict(observation: &Observation, id: u64, probe: Option<&Probe>) -> Verdict {
     let whose = why(observation, id);
     let Some(probe) = probe else { return Verdict::Unknown { why: whose } };
@@ -72,8 +73,8 @@ pub(super) fn verdict(observation: &Observation, id: u64, probe: Option<&Probe>)
 
 const FAILS: &str = "and its checks fail";
 
-/// For how long such a member has to fail to be unhealthy. One that has served on a Machine of ours has as long as any
-/// other; one that never has may be starting still, and has the start-up grace besides.
+/// How long a stranger has to fail to be unhealthy. A stranger that has served on a Machine of ours has as long as any
+/// other member. One that never has may still be starting, so it has the start-up grace in addition.
 pub(crate) fn patience(observation: &Observation, id: u64) -> Duration {
     let checks = &observation.etcd.spec.health_check;
     let has_served = observation.recorded(id).is_some_and(|status| !status.version.is_empty());
@@ -81,7 +82,8 @@ pub(crate) fn patience(observation: &Observation, id: u64) -> Duration {
     checks.unhealthy_after() + grace
 }
 
-/// Where such a member answers its checks right now, in the role that it has. It can be asked, and is not counted on.
+/// Where a stranger answers its checks right now, in the role that the member list gives it. It can be asked, but is
+/// not counted on.
 pub(crate) fn answers_at<'a>(observation: &Observation, seat: &Seat<'a>) -> Option<&'a str> {
     let probe = seat.probe.filter(|_| seat.machine.is_none())?;
     let is_current = probe.run.kind_at(observation.now, observation.interval()) == RunKind::Healthy;
@@ -99,7 +101,7 @@ pub(crate) fn serves_at(observation: &Observation, seat: &Seat<'_>) -> Option<St
     }
 }
 
-/// Where to ask such a member: at the URLs that it serves, or at the host of its peer URLs before it has told any.
+/// Where to probe a stranger: at its client URLs, or before it has published any, at the hosts of its peer URLs.
 pub(crate) fn client_urls(member: &Member) -> Vec<String> {
     if !member.client_urls.is_empty() {
         return member.client_urls.clone();

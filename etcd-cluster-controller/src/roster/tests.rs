@@ -1,4 +1,4 @@
-//! Who sits where, and what is held of them.
+//! Which member gets which seat, and the verdicts on members.
 
 use super::*;
 use crate::fixture::{CLUSTER_ID, Story, id, name};
@@ -55,7 +55,7 @@ fn a_learner_that_starts_is_unknown_until_it_has_answered_or_failed_for_long() {
     assert!(matches!(verdict_of(&story, 1), Verdict::Failing { .. }), "it has answered");
 }
 
-/// A time that is another one at each look would have the status written for ever.
+/// If the time changed at every reconcile, the status would be written again and again.
 #[test]
 fn since_when_nothing_is_known_of_a_member_is_told_and_stays() {
     let mut story = Story::with_voters(3, 3);
@@ -181,7 +181,7 @@ fn a_member_that_the_others_hear_is_not_unhealthy() {
     story.settle();
     story.failing(1, "in another way");
     assert_eq!(verdict_of(&story, 1), unknown, "what is said stays the same");
-    // The leader itself: the others follow it.
+    // The leader itself: the others follow it, so they hear it.
     let mut story = Story::with_voters(3, 3);
     story.failing(0, "down");
     story.pass(60);
@@ -194,7 +194,7 @@ fn a_member_that_the_others_hear_is_not_unhealthy() {
     assert!(matches!(verdict_of(&story, 0), Verdict::Unhealthy { .. }), "they have elected another");
 }
 
-/// A member that was never started, or whose host was called otherwise, may have had the address of a Machine of today.
+/// The dead member was never started, or had another host name, and had the address that a Machine has today.
 #[test]
 fn a_dead_member_does_not_take_the_seat_of_the_one_that_lives_there() {
     let mut story = Story::with_voters(3, 3);
@@ -218,7 +218,7 @@ fn a_dead_member_does_not_take_the_seat_of_the_one_that_lives_there() {
     assert_eq!((seated(&story, id(1)), seated(&story, 1)), (None, Some(name(1))), "nothing says which");
 }
 
-/// Its Machine is gone, and another one has its name and its address: both members are called after that.
+/// The Machine is gone, and another Machine has its name and its address. Both members are named after it.
 #[test]
 fn of_two_that_are_called_after_a_machine_the_one_that_answers_there_has_it() {
     for newer in [1, 0x901] {
@@ -230,7 +230,7 @@ fn of_two_that_are_called_after_a_machine_the_one_that_answers_there_has_it() {
             roster(&story.observation).by_member(member).unwrap().machine.map(|machine| machine.name.clone())
         };
         assert_eq!((seated(&story, newer), seated(&story, id(1))), (None, Some(name(1))), "that one answers there");
-        // The status says that the first one does.
+        // Now the newer member answers there, while the status still names the first one.
         let report = Report { leader: id(0), ..Report::of_one_that_is_well(CLUSTER_ID, newer) };
         story.probe(1, Outcome::Answered(report));
         let both = |story: &Story| (seated(story, newer), seated(story, id(1)));
@@ -243,7 +243,7 @@ fn of_two_that_are_called_after_a_machine_the_one_that_answers_there_has_it() {
         let mut silent = story.clone();
         silent.failing(1, "for a moment");
         assert_eq!(both(&silent), (Some(name(1)), None), "the seat stays");
-        // The other one is nobody's, and goes after its time.
+        // The other member is a stranger, and is removed after its time.
         story.probe_stranger(1, Outcome::MemberFault(MemberFault::Refused));
         story.pass(659);
         let seats = roster(&story.observation);

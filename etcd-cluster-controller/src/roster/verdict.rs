@@ -1,4 +1,4 @@
-//! How a member is, and in which words that is told.
+//! The verdict on the health of a member, and the words in which it is reported.
 
 use super::excuse::is_excused;
 use crate::observation::probe::{MemberFault, RunKind};
@@ -7,7 +7,7 @@ use api::etcd_cluster::{Health, MemberStatus};
 use controller_support::external::MachineView;
 use k8s_openapi::jiff::Timestamp;
 
-/// What is held to be true of a member's health.
+/// What is taken to be true about a member's health.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Its checks succeed.
@@ -15,57 +15,59 @@ pub enum Verdict {
         /// Since when.
         since: Timestamp,
     },
-    /// Its checks fail, not yet for long enough to hold that against it.
+    /// Its checks fail, but not for long enough to count.
     Failing {
         /// Since when.
         since: Timestamp,
-        /// How, with the URL.
+        /// How the checks fail, with the URL.
         why: String,
     },
-    /// Its checks have failed for `unhealthyAfterSeconds` without a gap; if there is a quorum, for as long since.
+    /// Its checks have failed for `unhealthyAfterSeconds` without a gap and, if there is a quorum, for as long since
+    /// the quorum has been there.
     Unhealthy {
         /// Since when.
         since: Timestamp,
-        /// How, with the URL.
+        /// How the checks fail, with the URL.
         why: String,
     },
-    /// It could not be checked: it is not known to be well, and that is nobody's fault.
+    /// It could not be checked: it is not known to be healthy, but no member is at fault for that.
     Unknown {
         /// Why.
         why: String,
     },
 }
 
-/// What is known of a member that may be that of a Machine on its way.
+/// The reason shown for a member that may belong to a Machine on its way.
 pub(super) const UNPLACED: &str = "it may be that of a new Machine, which has no address yet";
 
-/// What is known of a member that is starting.
+/// The reason shown for a member that is starting.
 pub(super) const NEW: &str = "it has not answered since it became a member";
 
-/// What is known of a member that does not answer this controller, and that the other members hear.
+/// The reason shown for a member that does not answer this controller, but that the other members hear.
 pub(super) const HEARD: &str = "the other members hear it, and this controller does not";
 
-/// What is known of a member that does not answer this controller, where there is no leader that could say more.
+/// The reason shown for a member that does not answer this controller, while no leader can say whether it hears the
+/// member.
 pub(super) const NOT_LISTENED: &str = "whether the other members hear it is not known";
 
-/// A member of which nothing is known, and why. The first message is kept: how follows, and later ones only alternate between
-/// ways of not answering.
+/// The verdict Unknown, with a reason that begins with `why`. The first message is kept: it also says how the check
+/// failed, and later messages only alternate between ways of not answering.
 fn unknown_since(observation: &Observation, id: u64, why: &str, probe: &Probe) -> Verdict {
     Verdict::Unknown { why: said_since(observation, id, why, probe) }
 }
 
-/// What has been said of it since it is so.
+/// The message that the status already has for the reason `why`, or a new one.
 pub(super) fn said_since(observation: &Observation, id: u64, why: &str, probe: &Probe) -> String {
     let said = observation.recorded(id).map(|status| &status.message).filter(|message| message.starts_with(why));
     said.cloned().unwrap_or_else(|| format!("{why}: {}", explain(probe)))
 }
 
-/// Whether a member has never answered so far, nor been held to be unwell.
+/// Whether a member has never answered, and has never been found failing.
 fn is_new(status: &MemberStatus) -> bool {
     status.health == Health::Unknown && status.unhealthy_since.is_none() && status.version.is_empty()
 }
 
-/// How the member of a Machine is.
+/// The verdict on the member of a Machine.
 pub(super) fn verdict(
     observation: &Observation,
     (id, member): (u64, &Member),
@@ -82,7 +84,7 @@ pub(super) fn verdict(
         RunKind::Healthy => Verdict::Healthy { since: run.since },
         RunKind::Failing if probe.expected != Some(id) => unknown_since(observation, id, NEW, probe),
         RunKind::Failing => {
-            // The first message is kept: later ones only alternate between ways of not answering.
+            // The first message is kept. Later messages only alternate between ways of not answering.
             let recorded = observation.recorded(id).filter(|status| !status.message.is_empty());
             let same = |status: &&MemberStatus| {
                 status.unhealthy_since.as_ref().is_some_and(|time| time.0.as_second() == run.since.as_second())
@@ -91,19 +93,19 @@ pub(super) fn verdict(
             let since = run.since;
             let long = run.has_failed_for(after, observation.now, interval);
             let is_excused = is_excused(observation, run, after);
-            // One that joins as a voter votes before its etcd runs.
+            // A member that joins as a voter votes before its etcd runs.
             let boots = observation.is_in_grace(machine);
             if boots && !member.learner && observation.recorded(id).is_none_or(is_new) {
                 unknown_since(observation, id, NEW, probe)
             } else if long && observation.is_heard(id) {
                 unknown_since(observation, id, HEARD, probe)
             } else if long && observation.is_hearing_unknown() {
-                // Without a quorum nobody leads, and nothing is removed.
+                // Without a quorum there is no leader, and nothing is removed.
                 unknown_since(observation, id, NOT_LISTENED, probe)
             } else if long && !is_excused {
                 Verdict::Unhealthy { since, why }
             } else if member.learner && observation.recorded(id).is_none_or(is_new) {
-                // etcd adds it first and starts it then.
+                // etcd lists a new learner before its etcd starts.
                 unknown_since(observation, id, NEW, probe)
             } else {
                 Verdict::Failing { since, why }
@@ -113,7 +115,7 @@ pub(super) fn verdict(
     }
 }
 
-/// Whether an answer has another identity: it says nothing of this member.
+/// Whether the answer comes from another member or another cluster. Such an answer says nothing about this member.
 fn is_of_another(observation: &Observation, id: u64, probe: &Probe) -> bool {
     match &probe.outcome {
         Outcome::Answered(report) => report.member_id != id || is_of_another_cluster(observation, report.cluster_id),
@@ -138,7 +140,7 @@ pub(super) fn explain(probe: &Probe) -> String {
     if why.contains("://") { why } else { format!("{}: {why}", probe.url) }
 }
 
-/// The same of a Machine that is not a member.
+/// How the probe of a Machine that is not a member ended, with the URL.
 pub(super) fn explain_no_member(observation: &Observation, probe: &Probe) -> String {
     let is_current = probe.run.kind_at(observation.now, observation.interval()) == RunKind::Healthy;
     match (&probe.outcome, probe.member_fault()) {

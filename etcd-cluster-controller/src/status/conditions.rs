@@ -74,12 +74,12 @@ const OURS: [&str; 16] = [
     c::DELETING,
 ];
 
-/// Nothing is observed, because the API server refuses a read. No member is at fault: Ready is Unknown, and the others go
-/// on saying what was known last, but for a deletion.
+/// The conditions if nothing was observed, because the API server refuses a read. No member is at fault: Ready is
+/// Unknown, and the other conditions keep what was known last, except for a deletion.
 pub(super) fn unobserved(etcd: &EtcdCluster, message: &str, now: &Time) -> Vec<Condition> {
     let before = etcd.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
     let mut drafts = vec![Draft::unknown(c::READY, reasons::REFUSED, message).in_known_words(before)];
-    // The object itself says so, whatever is refused.
+    // The object itself shows that it is being deleted, whatever read is refused.
     if etcd.metadata.deletion_timestamp.is_some() && !c::is_true(before, c::DELETING) {
         drafts.push(Draft::new(c::DELETING, true, reasons::DELETING, "Ready says what is waited for"));
     }
@@ -92,10 +92,10 @@ pub(super) fn unobserved(etcd: &EtcdCluster, message: &str, now: &Time) -> Vec<C
     conditions
 }
 
-/// Of a cluster that is not initialized.
+/// The message for a cluster that is not initialized.
 const NOT_UP: &str = "the first member has not come up yet; Ready says what is waited for";
 
-/// What the plan waits for, in the words of a condition.
+/// The reason and the message for what the plan does or waits for.
 fn what(plan: &Plan) -> (&'static str, String) {
     let step = match plan {
         Plan::Wait(hold) | Plan::Block(hold) => return (hold.reason, hold.message.clone()),
@@ -126,7 +126,7 @@ fn what(plan: &Plan) -> (&'static str, String) {
 
 fn ready(view: &View<'_>, plan: &Plan, status: &EtcdClusterStatus) -> Draft {
     if status.ready {
-        // People look here first: that the API servers cannot write is said here too.
+        // People read Ready first, so it also says that API servers cannot write.
         let message = read_only(view).map(|(_, message)| message).unwrap_or_default();
         return Draft::new(c::READY, true, reasons::READY, message);
     }
@@ -139,15 +139,16 @@ fn ready(view: &View<'_>, plan: &Plan, status: &EtcdClusterStatus) -> Draft {
     }
 }
 
-/// True where a quorum is known to be healthy, or has just answered a linearizable read of the member list. False only where
-/// the quorum would be lost even if everybody were well of whom nothing is known, or where etcd itself refuses writes.
+/// True if a quorum is known to be healthy, or has just answered a linearizable read of the member list. False only if
+/// the quorum would be lost even if all members of unknown health were healthy, or if etcd itself refuses writes.
 fn available(view: &View<'_>, status: &EtcdClusterStatus) -> Draft {
     let number = |wanted: &dyn Fn(&Seat<'_>) -> bool| view.roster.voters().filter(|seat| wanted(seat)).count();
     let listed = view.roster.is_listed();
-    // Where no quorum answers with the member list, a member that has just begun to fail may be what it lacks.
+    // If no quorum answers with the member list, a member that has just begun to fail may be the one that the quorum
+    // lacks.
     let well = |seat: &Seat<'_>| if listed { seat.counts } else { seat.is_well() };
-    // One that was promoted just now may have been probed last before it served: as long as the list is read by a quorum,
-    // that is not a failure.
+    // The latest probe of a member that was promoted a moment ago may be from before it served. As long as a quorum
+    // answers with the list, that is not a failure.
     let doubtful = |seat: &Seat<'_>| seat.is_unknown() || seat.counts || (listed && !seat.is_unhealthy());
     let unknown = number(&|seat| !well(seat) && doubtful(seat));
     let (count, well) = (number(&|_| true), number(&well));
@@ -169,7 +170,8 @@ fn available(view: &View<'_>, status: &EtcdClusterStatus) -> Draft {
         let message = format!("{well} of {count} voters are known to be healthy, a quorum is {quorum}: {failing}");
         return Draft::unknown(c::AVAILABLE, reasons::HEALTH_UNKNOWN, message);
     }
-    // The machine itself ensures the first half; that nothing is made in its place is the plan's doing.
+    // The guard on the machine enforces the first half of this message. The plan enforces the second half: it makes
+    // nothing in the member's place.
     let only = "A member that has lost its data never starts again, and nothing new is made in its place: bring its machine back, or delete the EtcdCluster to start over";
     let many = "Nothing is removed; if all are well, look at the network between them and this controller";
     let hint = if count == 1 { only } else { many };
@@ -228,7 +230,8 @@ fn members_healthy(view: &View<'_>, status: &EtcdClusterStatus) -> Draft {
     }
 }
 
-/// Every member that is not known to be well, and why. Also those that still count as healthy: a person wants to know early.
+/// Every member that is not known to be healthy, and why. Members that still count as healthy are included, because a
+/// person wants to know early.
 fn not_well(view: &View<'_>) -> String {
     let members = view.roster.seats.iter().filter(|seat| seat.member.is_some() && !seat.is_healthy());
     members.map(Seat::describe).collect::<Vec<_>>().join("; ")
@@ -254,8 +257,8 @@ fn scaling_up(decision: &Decision, status: &EtcdClusterStatus) -> Draft {
     Draft::new(c::SCALING_UP, true, reason, message)
 }
 
-/// More Machines than wanted stay, or have been deleted for that. Not those that are to be replaced, while an unhealthy
-/// voter is replaced or in a rollout.
+/// True if there are more Machines than wanted, and surplus Machines stay or have been deleted. Machines that are to be
+/// replaced, in a remediation or a rollout, are not surplus.
 fn scaling_down(view: &View<'_>, decision: &Decision, status: &EtcdClusterStatus) -> Draft {
     let wanted = decision.goal.voters;
     let machines = view.observation.machines.len();
@@ -279,8 +282,8 @@ fn scaling_down(view: &View<'_>, decision: &Decision, status: &EtcdClusterStatus
     }
 }
 
-/// True when no member is left whose Machine does not match. What holds a rollout up is said here: Ready may be True all the
-/// while.
+/// True if no Machine and no member is left that does not match the spec. The message says what holds up a rollout,
+/// because Ready may be True all the while.
 fn up_to_date(view: &View<'_>, plan: &Plan, status: &EtcdClusterStatus) -> Draft {
     let draft = |reason, message: String| Draft::new(c::MACHINES_UP_TO_DATE, false, reason, message);
     if let Some(message) = version_refusal(view) {
@@ -318,20 +321,20 @@ fn up_to_date(view: &View<'_>, plan: &Plan, status: &EtcdClusterStatus) -> Draft
         (_, true) => format!("{count} and are replaced"),
         (_, false) => format!("{count} and are replaced; {gone}"),
     };
-    // What the last of them wait for is said by MachinesDeleting.
+    // MachinesDeleting says what the last old members wait for.
     if stay == 0 {
         return draft(reasons::ROLLING_OUT, count);
     }
     let hold = plan.hold();
     let reason = hold.map(|hold| hold.reason).filter(|reason| is_alarming(reason)).unwrap_or(reasons::ROLLING_OUT);
-    // A member that leaves may wait for the rollout itself: then what that waits for says more.
+    // A member on its way out may wait for the rollout itself. Then the message of the rollout says more.
     let says_more = hold.is_none_or(|hold| hold.reason == reasons::WAITING_FOR_SAFE_REMOVAL);
     let why = rollout_waits_for(view).filter(|_| says_more).or_else(|| hold.map(|hold| hold.message.clone()));
     draft(reason, why.map_or_else(|| count.clone(), |why| format!("{count}: {why}")))
 }
 
-/// From which version etcd goes to which, and that there is no backup from before (rule 7). Empty where all members run
-/// what new ones get.
+/// Which version etcd goes from and to, and that there is no backup from before (rule 7). Empty if all members run the
+/// version that new members get.
 fn without_backup(pinned: &str, status: &EtcdClusterStatus) -> String {
     let Ok(wanted) = pinned.parse::<EtcdVersion>() else { return String::new() };
     let versions = status.members.iter().filter_map(|member| member.version.parse::<EtcdVersion>().ok());
@@ -346,8 +349,9 @@ fn without_backup(pinned: &str, status: &EtcdClusterStatus) -> String {
     )
 }
 
-/// True while Machines that do not match the spec are replaced: with the message of MachinesUpToDate, which says what holds
-/// it up. Not where nothing goes on before a person acts, by deleting Machines or with another version in the spec.
+/// True while Machines that do not match the spec are replaced. The message is that of MachinesUpToDate, which says
+/// what holds up the rollout. False if nothing goes on before a person deletes Machines, or sets another version in the
+/// spec.
 fn rolling_out(drafts: &[Draft]) -> Draft {
     let by_a_person = [reasons::MADE_FROM_AN_EARLIER_SPEC, reasons::UNSUPPORTED_VERSION_CHANGE];
     let up_to_date = drafts.iter().find(|draft| draft.type_ == c::MACHINES_UP_TO_DATE);
@@ -357,7 +361,7 @@ fn rolling_out(drafts: &[Draft]) -> Draft {
     }
 }
 
-/// Machines that somebody has deleted, and what they wait for.
+/// Machines that are being deleted, and what they wait for.
 fn machines_deleting(view: &View<'_>, plan: &Plan, failed: Option<&str>) -> Draft {
     let waiting = leaving_waits_for(view);
     if waiting.is_empty() {
@@ -374,7 +378,7 @@ fn machines_deleting(view: &View<'_>, plan: &Plan, failed: Option<&str>) -> Draf
             let message = format!("{message}; the last attempt failed, and this controller tries again: {failed}");
             Draft::new(c::MACHINES_DELETING, true, reason, message)
         }
-        // What was refused is most likely what lets one of them go.
+        // The refused request was most likely the one that lets one of these Machines go.
         (_, _, Some(hold)) if lets_one_go(view, &waiting) => {
             Draft::new(c::MACHINES_DELETING, true, hold.reason, format!("{message}: {}", hold.message))
         }

@@ -1,24 +1,24 @@
-//! What conditions say of a step that could not be done.
+//! What conditions report about a step that could not be done.
 
 use super::transitions::is_alarming;
 use crate::plan::{Hold, Plan, Step, WhyDeleted};
 use api::conditions::{self as c, Draft, reasons};
 
-/// Reasons for which a step cannot be done, that no condition has by itself while all members are well.
+/// Reasons of steps that cannot be done, which no condition shows by itself while all members are healthy.
 const OF_STEPS: [&str; 3] = [reasons::REFUSED, reasons::TEMPLATE_INVALID, reasons::NAME_TAKEN];
 
-/// Why a person has to do something before anything is done, if that is so.
+/// The hold that only a person can clear, if the plan is blocked by one.
 pub(super) fn alarming(plan: &Plan) -> Option<&Hold> {
     let Plan::Block(hold) = plan else { return None };
     is_alarming(hold.reason).then_some(hold)
 }
 
-/// Whether the end of a step is what a Machine waits for that is being deleted.
+/// Whether a Machine that is being deleted waits for this step.
 pub(super) fn is_of_leaving(step: &Step) -> bool {
     matches!(step, Step::RemoveMember(_) | Step::MoveLeader { .. } | Step::ReleaseHook { .. })
 }
 
-/// Says why the step could not be done, where its end is waited for.
+/// Adds why a step could not be done to a condition that waits for the step.
 pub(super) fn add(drafts: &mut [Draft], plan: &Plan, failed: Option<&str>) {
     match (plan, failed) {
         (Plan::Do(step), Some(failed)) => add_failure(drafts, step, failed),
@@ -27,7 +27,8 @@ pub(super) fn add(drafts: &mut [Draft], plan: &Plan, failed: Option<&str>) {
     }
 }
 
-/// What others have said of the step, in their words, with which the conditions end that tell of it.
+/// The answer to the step, in the words of the API server or etcd. The messages of the conditions that report the step
+/// end with this answer.
 pub(super) fn answer<'a>(plan: &'a Plan, failed: Option<&'a str>) -> Option<&'a str> {
     match (plan, failed) {
         (Plan::Do(_), failed) => failed,
@@ -39,11 +40,12 @@ pub(super) fn answer<'a>(plan: &'a Plan, failed: Option<&'a str>) -> Option<&'a 
     }
 }
 
-/// Nothing waits for the end of some steps. Then Ready says it, which people look at first, even though it is True.
+/// Adds a failure to the first condition that waits for the step. If no condition waits for it, Ready reports the
+/// failure even while it is True, because people read Ready first.
 fn add_failure(drafts: &mut [Draft], step: &Step, failed: &str) {
     let is_on =
         |type_: &str, status: bool| drafts.iter().any(|draft| draft.type_ == type_ && draft.status == Some(status));
-    // It says so itself.
+    // MachinesDeleting reports the failure itself.
     if is_of_leaving(step) && is_on(c::MACHINES_DELETING, true) {
         return;
     }
@@ -61,7 +63,7 @@ fn add_failure(drafts: &mut [Draft], step: &Step, failed: &str) {
     draft.message = format!("{begin}the last attempt failed, and this controller tries again: {failed}");
 }
 
-/// The same of what a person has to clear.
+/// Adds a hold that only a person can clear to Ready, unless a condition reports it already.
 fn add_hold(drafts: &mut [Draft], hold: &Hold) {
     if drafts.iter().any(|draft| draft.message.contains(&hold.message)) {
         return;

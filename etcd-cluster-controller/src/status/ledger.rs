@@ -1,6 +1,7 @@
-//! What is being done to etcd, and what was done to members whose Machines are still there. It survives a kill at any point:
-//! the removal is written before it is begun, and remembered until the Machine is gone, also where its operation was
-//! called off. Whoever made the call, and whenever etcd carries it out, the member has left at our word.
+//! The record of what is being done to etcd, and of what was done to members whose Machines still exist. The record
+//! survives a kill at any point. A removal is written down before it is begun, and stays recorded until the Machine is
+//! gone, even if its operation was called off. So whichever manager made the call, and whenever etcd carries it out,
+//! the member is known to have been removed by us.
 
 use crate::observation::hex;
 use crate::plan::{Plan, Step, View};
@@ -10,10 +11,11 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 /// The operation after this reconcile.
 pub(super) fn operation(before: Option<Operation>, next: &Plan, failed: Option<&str>) -> Option<Operation> {
     match next {
-        // The write of this status is the beginning.
+        // The operation begins when this status is written.
         Plan::Do(Step::Begin(operation)) => Some(operation.clone()),
         Plan::Do(Step::Finish(_)) => None,
-        // Only these are counted: the write is an event, which defeats the back-off of what has failed.
+        // Only failed moves of leadership are counted. Each count is a write, and so an event, which would defeat the
+        // back-off of a failed step.
         Plan::Do(Step::MoveLeader { .. }) if failed.is_some() => {
             before.map(|operation| Operation { attempt: operation.attempt.saturating_add(1), ..operation })
         }
@@ -24,14 +26,14 @@ pub(super) fn operation(before: Option<Operation>, next: &Plan, failed: Option<&
 /// The latest replacement of an unhealthy member after this reconcile.
 pub(super) fn last_remediation(before: Option<LastRemediation>, next: &Plan) -> Option<LastRemediation> {
     match next {
-        // The write of this status is the beginning.
+        // The replacement begins when this status is written.
         Plan::Do(Step::BeginRemediation(record)) => Some(record.clone()),
         _ => before,
     }
 }
 
-/// The Machines that are let go without having become members. Before etcd has begun none is forgotten: a manager whose
-/// watches lag may still find the etcd of one that is gone.
+/// The Machines that were released without having become members. Before etcd has begun, no UID is forgotten: a manager
+/// whose watches lag may still find the etcd of a Machine that is gone.
 pub(super) fn released_machine_uids(view: &View<'_>, before: &EtcdClusterStatus, next: &Plan) -> Vec<String> {
     let is_there = |uid: &String| view.observation.machines.values().any(|machine| machine.uid == *uid);
     let mut uids: Vec<String> =
@@ -42,8 +44,8 @@ pub(super) fn released_machine_uids(view: &View<'_>, before: &EtcdClusterStatus,
     uids
 }
 
-/// The members that left, or are about to, and whose Machines are still there. `failed`: why the step could not be
-/// done.
+/// The members that have left etcd or are about to leave, and whose Machines still exist. `failed`: why the step could
+/// not be done.
 pub(super) fn removed_members(
     view: &View<'_>,
     before: &EtcdClusterStatus,
@@ -71,8 +73,9 @@ pub(super) fn removed_members(
         }
         _ => {}
     }
-    // It may start until it is removed. A learner that has lost its data may take itself out just then, to join again:
-    // etcd says yes to one of two removals, so a learner stays out whose removal it has confirmed to us.
+    // The member may start until it is removed. A learner that has lost its data may remove itself at that moment, to
+    // join again. etcd confirms only one of the two removals, so a learner is known to stay out only if etcd has
+    // confirmed its removal to us.
     let is_confirmed =
         |id: &str| matches!(next, Plan::Do(Step::RemoveMember(may)) if failed.is_none() && hex(may.member_id()) == id);
     let stays_out = |id: &str| {
@@ -83,16 +86,17 @@ pub(super) fn removed_members(
         record.never_started &= !stays_out(&record.id);
     }
     if view.roster.is_listed() {
-        // Its operation was called off by a list that still had it, and etcd has carried the call out since: raft may
-        // commit what was proposed long after nobody waits for it, or a manager was stopped before it called.
+        // The operation was called off because of a list that still had the member, and etcd has removed the member
+        // since. raft may commit a proposal long after the caller has stopped waiting for it, and a manager may have
+        // been paused before it made the call.
         let is_off = |id: &str| before.operation.as_ref().is_none_or(|operation| operation.member_id != id);
         let is_late = |record: &&mut RemovedMember| {
             record.state == RemovalState::Removing && is_off(&record.id) && !is_listed(view, &record.id)
         };
         let late = records.iter_mut().filter(is_late);
         late.for_each(|record| (record.state, record.since) = (RemovalState::Removed, now()));
-        // Listed again: an etcd that was restored, or a list that was read from another cluster before. A restore, or a member
-        // that was added again, comes with another ID.
+        // The member is listed again: its etcd was restored, or the list before was read from another cluster. A
+        // restored or newly added member has another ID, so the Machine counts as well.
         records.retain(|record| {
             let back = is_member(view, &record.machine) || is_listed(view, &record.id);
             record.state == RemovalState::Removing || !back
@@ -109,12 +113,12 @@ fn is_listed(view: &View<'_>, id: &str) -> bool {
     view.roster.members().any(|(member, _)| hex(member) == id)
 }
 
-/// Whether a Machine carries a member of the list, under whatever ID.
+/// Whether a Machine carries a member in the list, under any ID.
 fn is_member(view: &View<'_>, machine: &str) -> bool {
     view.roster.by_machine(machine).is_some_and(|seat| seat.member.is_some())
 }
 
-/// Members of the status before that the list no longer has, and that nobody has recorded as removed.
+/// Members in the previous status that are no longer in the list, and have no record of a removal.
 fn missing(view: &View<'_>, before: &EtcdClusterStatus, records: &[RemovedMember]) -> Vec<RemovedMember> {
     let known = |id: &str| records.iter().any(|record| record.id == id);
     let gone = before.members.iter().filter(|member| !is_listed(view, &member.id) && !known(&member.id));

@@ -1,5 +1,5 @@
-//! The condition MachinesReady: what the Machines' own conditions `Ready` add up to, told as Cluster API's owners of
-//! Machines tell it.
+//! The condition MachinesReady, which sums up the `Ready` conditions of the Machines. It uses the words that Cluster
+//! API's own owners of Machines use.
 
 use crate::plan::View;
 use api::conditions::{self as c, Draft, reasons};
@@ -7,7 +7,7 @@ use controller_support::external::{MachineView, Ready};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-/// How many messages are told, and how many Machines are named for each, as in Cluster API.
+/// How many messages are shown, and how many Machines are named for each message. Cluster API has the same number.
 const MOST: usize = 3;
 
 /// How bad a condition is.
@@ -27,7 +27,7 @@ impl Weight {
         }
     }
 
-    /// About Machines that are not named.
+    /// The words for Machines that are not named.
     fn others(self) -> &'static str {
         match self {
             Self::Issue => "with other issues",
@@ -48,7 +48,7 @@ pub(super) fn machines_ready(view: &View<'_>) -> Draft {
         Some(Weight::Unknown) => (None, reasons::READY_UNKNOWN),
         Some(Weight::Well) => (Some(true), reasons::READY),
     };
-    // Of a Machine that is well, only what it has to say, and only where all are.
+    // If all Machines are ready, those that have a message are shown. Otherwise, only those that are not ready.
     let is_told = |(_, ready): &&(&str, Ready)| match status {
         Some(true) => !ready.message.is_empty(),
         Some(false) | None => ready.status != Some(true),
@@ -61,7 +61,7 @@ fn not_reported() -> Ready {
     Ready { status: None, message: format!("Condition {} not yet reported", c::MACHINE_READY) }
 }
 
-/// The same message of several Machines is told once; the worst come first, then those of most Machines.
+/// Shows the same message of several Machines once. The worst messages come first, then those of the most Machines.
 fn message<'a>(all: impl Iterator<Item = &'a (&'a str, Ready)>) -> String {
     let mut named: BTreeMap<(Weight, &str), Vec<&str>> = BTreeMap::new();
     for (name, ready) in all {
@@ -93,7 +93,7 @@ fn machines(names: &[&str]) -> String {
     }
 }
 
-/// A message that is a list, or has several lines, stands below those that it is about.
+/// A message that is a list, or has several lines, goes below the names of its Machines.
 fn indented(message: &str) -> String {
     let is_item = |line: &str| line.contains("* ");
     if !message.contains('\n') && !is_item(message) {
@@ -113,7 +113,7 @@ mod tests {
     use super::*;
     use crate::fixture::Story;
 
-    /// The condition where Machines say these of themselves.
+    /// The condition if Machines report these conditions.
     fn told(machines: &[(Option<bool>, &str)]) -> (Option<bool>, &'static str, String) {
         let mut story = Story::new(7);
         for (index, (status, message)) in machines.iter().enumerate() {

@@ -7,8 +7,8 @@ use api::etcd_cluster::{Health, MemberRole, MemberStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
-/// The members by name and ID. If the member list is not known, the earlier ones, with their health brought up to
-/// date. A deletion asks nobody, and blames nobody.
+/// The members, sorted by name and ID. If the member list is not known, the members of the previous status, with their
+/// present health. During a deletion no member is probed, so all of it stays as it was.
 pub(super) fn members(view: &View<'_>) -> Vec<MemberStatus> {
     let etcd = &view.observation.etcd;
     if etcd.metadata.deletion_timestamp.is_some() {
@@ -23,7 +23,7 @@ fn member(view: &View<'_>, seat: &Seat<'_>) -> Option<MemberStatus> {
     let (id, member) = seat.member.as_ref()?;
     let before = view.observation.recorded(*id);
     let machine = seat.machine.map(|machine| machine.name.clone());
-    // A Machine that is there carries another member by now: that one is to be found by it.
+    // A recorded Machine that still exists carries another member by now, and is shown at that member.
     let is_gone = |name: &String| !view.observation.machines.contains_key(name);
     let earlier = || before.map(|before| before.machine.clone()).filter(is_gone);
     let failure_domain = seat.machine.map(|machine| machine.failure_domain.clone().unwrap_or_default());
@@ -33,7 +33,7 @@ fn member(view: &View<'_>, seat: &Seat<'_>) -> Option<MemberStatus> {
         Verdict::Healthy { since } => (Health::Healthy, Some(healthy_before.unwrap_or(seconds(*since))), None),
         Verdict::Failing { since, .. } if seat.counts => (Health::Healthy, None, Some(seconds(*since))),
         Verdict::Failing { since, .. } => {
-            // What was unhealthy when this controller was started stays so until it answers.
+            // A member that was unhealthy before this controller started stays unhealthy until it answers.
             let known = before.filter(|before| before.health == Health::Unhealthy);
             let since = known.and_then(|before| before.unhealthy_since.clone()).unwrap_or(seconds(*since));
             (known.map_or(Health::Unknown, |before| before.health), None, Some(since))
@@ -72,10 +72,10 @@ fn seconds(time: Timestamp) -> Time {
     Time(Timestamp::from_second(time.as_second()).unwrap_or(time))
 }
 
-/// The size to show: the new one only if it differs by a tenth, so that a busy database causes few writes.
+/// The size to show. It changes only if the new size differs by a tenth, so that a busy database causes few writes.
 fn noticeable(shown: Option<i64>, size: i64) -> i64 {
     match shown {
-        // Unsigned, as what is shown may have been written by anybody.
+        // Computed as unsigned, because the size in the status may be any number that a person has written.
         Some(shown) if size.abs_diff(shown) < (shown.unsigned_abs() / 10).max(1) => shown,
         _ => size,
     }

@@ -1,4 +1,5 @@
-//! The condition Remediating: who is replaced because of a failure or a mark, and who is to be.
+//! The condition Remediating: which members are being replaced because of a failure or a mark, and which are to be
+//! replaced.
 
 use super::transitions::is_alarming;
 use crate::plan::{View, marked_waits_for, replacement_under_way};

@@ -1,4 +1,4 @@
-//! What the status says, and that it says nothing new when nothing has changed.
+//! What the status reports, and that it does not change while nothing has changed.
 
 mod alarms;
 mod between_steps;
@@ -98,7 +98,7 @@ fn an_address_that_comes_or_goes_does_not_roll_the_control_plane() {
         let machine = story.observation.machines.get_mut(&name(1)).unwrap();
         machine.addresses = addresses.iter().map(|a| ("InternalIP".to_owned(), (*a).to_owned())).collect();
     };
-    // A machine that is off may be without addresses.
+    // A machine that is off may have lost its addresses.
     machine(&mut story, &[]);
     story.failing(1, "no answer in time");
     assert!(!matches!(story.plan(), Plan::Do(_)), "the init Secret stays as well");
@@ -119,11 +119,11 @@ fn a_machine_that_is_said_to_have_another_ones_address_keeps_its_endpoint() {
     let before = story.settle();
     let others = story.observation.machines[&name(0)].addresses.clone();
     story.observation.machines.get_mut(&name(1)).unwrap().addresses = others;
-    // It does not answer, or not yet where it did.
+    // The member does not answer, or does not answer yet at its old address.
     story.failing(1, "Connection refused");
     assert!(!matches!(story.plan(), Plan::Do(_)), "the init Secret keeps it: {:?}", story.plan());
     assert_eq!(story.settle().endpoints, before.endpoints);
-    // It has answered where it always did.
+    // The member answers at its old address.
     story.healthy(1);
     story.observation.probes.get_mut(&name(1)).unwrap().url = before.members[1].client_url.clone();
     let status = story.settle();
@@ -276,7 +276,7 @@ fn an_unhealthy_member_stays_so_while_it_fails_after_a_restart_of_the_controller
     story.pass(60);
     let before = story.settle();
     assert_eq!(before.members[1].health, Health::Unhealthy);
-    // The new process knows nothing of the run before.
+    // The new process knows nothing about the earlier run.
     story.observation.probes.remove(&name(1));
     story.failing(1, "down");
     let after = story.settle();
@@ -301,19 +301,19 @@ fn no_bring_up_sends_a_warning() {
     for index in 0..3 {
         story.machine(index);
         quiet(&mut story);
-        // It boots for long, with its port closed.
+        // The machine boots for a long time, with its port closed.
         story.pass(90);
         quiet(&mut story);
         if index > 0 {
             story.member(index, true);
             quiet(&mut story);
         }
-        // It votes before any check has met it as a member.
+        // The member votes before any check has found it as a member.
         story.member(index, false);
         quiet(&mut story);
         story.observation.probes.remove(&name(index));
         quiet(&mut story);
-        // Or the last check is from before it served.
+        // The latest check is from before the member served.
         story.failing(index, "connection refused");
         quiet(&mut story);
         story.healthy(index);
@@ -412,7 +412,7 @@ fn scaling_up_is_no_alarm() {
 fn a_member_is_known_by_its_id() {
     let mut story = Story::with_voters(3, 3);
     story.settle();
-    // Another member answers at the address of the second.
+    // Another member answers at the address of the second member.
     if let Outcome::Answered(report) = &mut story.observation.probes.get_mut(&name(1)).unwrap().outcome {
         report.member_id = id(9);
     }

@@ -1,4 +1,4 @@
-//! What is worth an event: what has become true, or stopped being so, between two statuses.
+//! Which changes between two statuses are worth an event: what has become true, and what has stopped being true.
 
 use crate::roster::strangers::tells_of_no_machine;
 use api::conditions::{self as c, reasons};
@@ -38,7 +38,7 @@ const ALARMING: &[&str] = &[
     reasons::UNSUPPORTED_VERSION_CHANGE,
 ];
 
-/// Conditions that may carry one of them. The later ones may repeat what an earlier one says.
+/// Conditions that may have one of these reasons. A later condition may repeat what an earlier one reports.
 const TELLING: [&str; 7] = [
     c::READY,
     c::NO_ALARMS,
@@ -70,7 +70,8 @@ pub fn transitions(before: &EtcdClusterStatus, after: &EtcdClusterStatus) -> Vec
             normal("MemberRemoved", format!("member {} of Machine {} has left etcd", record.id, record.machine));
         }
     }
-    // A removal is recorded as long as there is a Machine. Of a member that no Machine carried, the operation tells.
+    // `removedMembers` has a removal only as long as its Machine exists. If no Machine carried the member, the end of
+    // the operation shows the removal.
     let ended = before.operation.as_ref().filter(|_| after.operation.is_none());
     let ended = ended.filter(|ended| ended.kind == OperationKind::RemoveMember && ended.machine_uid.is_empty());
     if let Some(ended) = ended.filter(|ended| after.members.iter().all(|member| member.id != ended.member_id)) {

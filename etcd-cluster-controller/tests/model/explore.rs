@@ -1,4 +1,4 @@
-//! Every reachable state, breadth first: the way to a broken rule is a shortest one.
+//! Visits every reachable state, breadth first, so the path to a broken rule is a shortest one.
 
 use crate::moves::{Move, moves};
 use crate::rules::{self, Broken};
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
     pub states: usize,
-    /// Mebibytes, as far as they can be told from what is kept.
+    /// Mebibytes, as far as the contents of the search show them.
     pub mib: usize,
     pub seconds: u64,
 }
@@ -23,12 +23,12 @@ pub struct Report {
     pub states: usize,
     pub moves: usize,
     pub mib: usize,
-    /// Different views that the planner was asked about.
+    /// How many different views the planner was asked about.
     pub views: usize,
     pub took: Duration,
-    /// The rule that is broken, and the way there.
+    /// The rule that is broken, and the path to it.
     pub broken: Option<String>,
-    /// Which bound was met, if there is more to see. Whether every run ends is not judged then.
+    /// The bound that ended the search, if there is more to see. Then it is not judged whether every run ends.
     pub cut: Option<String>,
 }
 
@@ -45,7 +45,7 @@ struct Graph {
     numbers: HashMap<Rc<State>, u32>,
     /// How each state was first reached.
     reached: Vec<Option<(u32, Move)>>,
-    /// Fair moves, from and to.
+    /// Fair moves, each from a state to a state.
     fair: Vec<(u32, u32)>,
     may_end: Vec<bool>,
     moves: usize,
@@ -63,7 +63,7 @@ impl Graph {
         number
     }
 
-    /// About how much memory it takes, with what [`unending`] makes of it: every list keeps room for more.
+    /// About how much memory the search takes, including what [`unending`] makes of it. Every list keeps room for more.
     fn mib(&self, book: &Book) -> usize {
         let entry = size_of::<State>() + 2 * size_of::<Option<(u32, Move)>>() + 192;
         (self.states.len() * entry + self.fair.len() * 3 * size_of::<(u32, u32)>() + book.bytes()) >> 20
@@ -74,7 +74,7 @@ impl Graph {
         std::iter::successors(Some(number), |at| self.reached[*at as usize].map(|(before, _)| before)).count() - 1
     }
 
-    /// The way to a state, for people.
+    /// The path to a state, for people.
     fn way(&self, book: &mut Book, number: u32) -> String {
         let (mut way, mut at) = (Vec::new(), number);
         while let Some((before, done)) = self.reached[at as usize] {
@@ -113,7 +113,7 @@ enum End {
     Cut(String),
 }
 
-/// Explores all that can follow on these states, as far as the bounds let it.
+/// Explores everything that can follow from these states, as far as the bounds allow.
 pub fn explore(starts: &[State], bounds: Bounds) -> Report {
     let (begun, mut book) = (Instant::now(), Book::new());
     let (states, numbers, reached) = (Vec::new(), HashMap::new(), Vec::new());
@@ -130,7 +130,7 @@ pub fn explore(starts: &[State], bounds: Bounds) -> Report {
     Report { states, moves, mib, views, took: begun.elapsed(), broken, cut }
 }
 
-/// How often it looks at the clock.
+/// How many states it visits before it reads the clock again.
 const STATES_AT_A_TIME: usize = 1_024;
 
 fn search(graph: &mut Graph, book: &mut Book, bounds: Bounds, begun: Instant) -> End {
@@ -164,8 +164,8 @@ fn search(graph: &mut Graph, book: &mut Book, bounds: Bounds, begun: Instant) ->
     End::All
 }
 
-/// A state from which no fair run ends. Where everything that is fair does happen some day, a run that can always still
-/// reach an end reaches one.
+/// Finds a state from which no fair run ends. Every fair move happens some day, so a run that can always still reach an
+/// end does reach one.
 fn unending(graph: &Graph, book: &mut Book) -> Option<String> {
     let mut before: Vec<Vec<u32>> = vec![Vec::new(); graph.states.len()];
     for (from, to) in &graph.fair {

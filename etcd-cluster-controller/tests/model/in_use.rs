@@ -26,12 +26,13 @@ impl InUse {
         [self.older[0], self.older[1], self.present]
     }
 
-    /// The control plane's own, if some machines may still have others.
+    /// The present list of the control plane, if some machines may still have another one.
     pub fn to_roll_out(self) -> Option<Set> {
         (self.older != [self.present; 2]).then_some(self.present)
     }
 
-    /// The same once the control plane has been given another list. There is room for two older ones.
+    /// The lists after the control plane has been given another list. `None`: there is room for only two older lists,
+    /// or the list is the present one.
     pub fn told(self, list: Set) -> Option<Self> {
         let mut lists = self.lists();
         lists.sort_unstable();
@@ -43,7 +44,7 @@ impl InUse {
         (list != self.present).then_some(Self { older, present: list })
     }
 
-    /// Has two seats change places.
+    /// Swaps two seats.
     pub fn swap(&mut self, one: usize, other: usize) {
         self.older.iter_mut().for_each(|list| list.swap(one, other));
         self.present.swap(one, other);

@@ -1,9 +1,10 @@
-//! An exhaustive model check of the shipped planner: every reachable state of a few members, with every fault in between.
+//! An exhaustive model check of the shipped planner: every reachable state of a few members, with every fault in
+//! between.
 //!
-//! The states are those of [`state`]; in each of them the controller sees what [`view`] makes of it, decides by the shipped
-//! `plan`, and [`manager`] does the step. [`moves`] has everything else that happens: machines that boot, `etcdadm` on each of
-//! them, faults, users. [`rules`] says what must hold, and [`explore`] visits every state. Why it is our own:
-//! `docs/decisions/0010-own-model-checker.md`.
+//! [`state`] has the states. In each state, [`view`] makes what the controller sees of it, the shipped `plan` decides,
+//! and [`manager`] does the step. [`moves`] has everything else that happens: machines that boot, `etcdadm` on each of
+//! them, faults, users. [`rules`] says what must hold, and [`explore`] visits every state. Why this model checker is
+//! our own: `docs/decisions/0010-own-model-checker.md`.
 
 mod explore;
 mod in_use;
@@ -18,11 +19,11 @@ mod view;
 use explore::{Bounds, Report, explore};
 use state::{Budget, State};
 
-/// What takes more is too long for a unit test.
+/// The bounds of a unit test. A larger search would take too long.
 const LIMIT: Bounds = Bounds { states: 200_000, mib: 2_048, seconds: 600 };
 
-/// Explores, prints the figures, and fails with the way to the rule that is broken, or if there is more than the bounds
-/// let it see.
+/// Explores all states and prints the figures. Fails with the path to a broken rule, or if the bounds end the search
+/// before everything is seen.
 fn check(name: &str, starts: &[State], bounds: Bounds) {
     let report = search(name, starts, bounds);
     if let Some(cut) = report.cut {
@@ -30,7 +31,8 @@ fn check(name: &str, starts: &[State], bounds: Bounds) {
     }
 }
 
-/// The same as far as the bounds let it, which it prints: those of `make model`, where there may be more states than fit.
+/// Like `check`, but if the bounds end the search, that is only printed. For `make model`, where there may be more
+/// states than fit.
 fn check_within(name: &str, starts: &[State], bounds: Bounds) {
     search(name, starts, bounds);
 }
@@ -44,7 +46,7 @@ fn search(name: &str, starts: &[State], bounds: Bounds) -> Report {
     report
 }
 
-/// The bounds of each search of `make model`. Two of them run at a time, so the memory is that of both.
+/// The bounds of each search of `make model`. Two searches run at a time, so together they take twice the memory.
 fn full() -> Bounds {
     let given = |name: &str| std::env::var(name).ok().map(|text| text.parse::<usize>().expect(name));
     Bounds {
@@ -54,7 +56,7 @@ fn full() -> Bounds {
     }
 }
 
-/// Whether the larger bounds are wanted. They take minutes, and without optimization hours.
+/// Whether the larger searches are wanted. They take minutes, and hours without optimization.
 fn is_full() -> bool {
     std::env::var_os("E2E_FULL").is_some() && !cfg!(debug_assertions)
 }
@@ -187,7 +189,7 @@ fn of_five_and_seven_one_is_replaced() {
     check("one of seven is down", &[State::with_one_down(7, none).by_symmetry()], LIMIT);
 }
 
-/// `make model` runs it, and `.ci/full`.
+/// `make model` and `.ci/full` run these searches.
 #[test]
 fn more_of_everything() {
     if !is_full() {
@@ -221,7 +223,7 @@ fn more_of_everything() {
     check_within("two Machines of three are stripped", &[State::healthy(3, two)], limit);
 }
 
-/// The same of rollouts.
+/// The same for rollouts.
 #[test]
 fn more_rollouts() {
     if !is_full() {
@@ -241,7 +243,7 @@ fn more_rollouts() {
     check_within("three are rolled, and one is deleted", &[State::healthy(3, roll).used()], limit);
 }
 
-/// The same of members whose data is gone, and whose machines run on.
+/// The same for members whose data is gone while their machines run on.
 #[test]
 fn members_forget() {
     if !is_full() {
@@ -267,7 +269,8 @@ fn members_forget() {
     check_within("a replacement is deleted and forgets, and a fault", &[fault], limit);
 }
 
-/// Up to eleven members at a time, at the peak of a surge at seven. States that differ in the order of like members are one.
+/// Searches with up to eleven members at a time, at the peak of a surge at seven. States that differ only in the order
+/// of like members are one state.
 #[test]
 fn five_and_seven() {
     if !is_full() {

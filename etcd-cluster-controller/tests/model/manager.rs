@@ -1,5 +1,5 @@
-//! The manager: one reconcile, with the shipped planner, and what its step does to the state. What `execute/` checks before a
-//! write is checked here as well; where it asks the shipped code, so does this.
+//! The manager: one reconcile with the shipped planner, and what its step does to the state. The checks that `execute/`
+//! makes before a write are made here as well. If `execute/` asks shipped code, so does this module.
 
 use crate::rules::{self, Broken};
 use crate::set::{SEATS, Set};
@@ -16,7 +16,8 @@ pub enum Ending {
     Done,
     /// etcd has done it, and the answer is lost.
     AnswerLost,
-    /// The same where none of the other voters answers for a while, and the list that is known is that of before.
+    /// Like `AnswerLost`. In addition, none of the other voters answers for a while, and the prober still has the
+    /// member list from before.
     Stalled,
     /// etcd has not done it, and the answer is lost.
     NotDone,
@@ -26,15 +27,16 @@ pub enum Ending {
     KilledBetween,
 }
 
-/// What a manager has decided: the page of the book, whether it looked twice, and whether that has called the step off.
+/// What a manager has decided: the page in the book, whether the decision was made again from live state, and whether
+/// that has called the step off.
 struct Choice {
     page: u32,
-    /// It was looked at for a second time.
+    /// The decision was made again from live state.
     live: bool,
     off: bool,
 }
 
-/// Plans, and looks twice where that is asked for.
+/// Plans, and plans again from live state if the step is dangerous.
 fn choose(state: &State, book: &mut Book) -> Choice {
     let cached = book.number(&state.cached());
     if !is_fenced(&book.page(cached).decision.next) {
@@ -45,7 +47,7 @@ fn choose(state: &State, book: &mut Book) -> Choice {
     Choice { page: live, live: true, off }
 }
 
-/// How a reconcile may end in this state, beside being done.
+/// How else than `Done` a reconcile may end in this state.
 pub fn bad_endings(state: &State, book: &mut Book) -> &'static [Ending] {
     let choice = choose(state, book);
     match &book.page(choice.page).decision.next {
@@ -53,14 +55,14 @@ pub fn bad_endings(state: &State, book: &mut Book) -> &'static [Ending] {
         Plan::Do(Step::RemoveMember(_)) => &[Ending::AnswerLost, Ending::Stalled, Ending::NotDone, Ending::Killed],
         Plan::Do(Step::MoveLeader { .. }) => &[Ending::AnswerLost, Ending::NotDone, Ending::Killed],
         Plan::Do(Step::CreateMachine { .. }) => &[Ending::Killed, Ending::KilledBetween],
-        // The status is all that they write.
+        // These steps write only the status.
         Plan::Do(Step::BeginRemediation(_) | Step::Begin(_) | Step::Finish(_) | Step::NoteRelease { .. }) => &[],
         Plan::Do(_) => &[Ending::Killed],
         Plan::Steady | Plan::Wait(_) | Plan::Block(_) => &[],
     }
 }
 
-/// A manager that has looked, also for the second time, and is stopped before it does anything.
+/// A manager that has decided, also from live state if the step is dangerous, and is paused before it acts.
 pub fn pause(state: &State, book: &mut Book) -> Option<State> {
     let choice = choose(state, book);
     let does = match &book.page(choice.page).decision.next {
@@ -73,7 +75,7 @@ pub fn pause(state: &State, book: &mut Book) -> Option<State> {
     does.then(|| State { paused: Some(paused), ..looked(state, &choice) })
 }
 
-/// The second look asks every member, and the prober knows what they have answered from then on.
+/// The live read probes every member, so from then on the prober knows what the members answered.
 fn looked(state: &State, choice: &Choice) -> State {
     let is_known = choice.live && matches!(state.lag, Lag::Probes(_) | Lag::List(_));
     State { lag: if is_known { Lag::None } else { state.lag }, ..*state }
@@ -87,7 +89,7 @@ pub fn reconcile(state: &State, book: &mut Book, ending: Ending) -> Result<State
     Reconcile { book, choice, ending, paused, removal, before: state, after: state }.run()
 }
 
-/// The rest of a reconcile that was stopped.
+/// The rest of the reconcile of a manager that was paused.
 pub fn resume(state: &State, book: &mut Book) -> Result<Option<State>, Broken> {
     let Some(paused) = state.paused else { return Ok(None) };
     let choice = Choice { page: paused.view, live: true, off: false };
@@ -96,7 +98,7 @@ pub fn resume(state: &State, book: &mut Book) -> Result<Option<State>, Broken> {
     Reconcile { book, choice, ending, paused, removal, before: after, after }.run().map(Some)
 }
 
-/// How the removal of a member has ended that a step asks for: only one that etcd has confirmed is done.
+/// How the removal that a step asks for has ended. Only a removal that etcd has confirmed is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Removal {
     Done,
@@ -131,7 +133,7 @@ impl Reconcile<'_> {
             () if self.choice.off || self.removal == Removal::Outdated => decided.status_if_off,
             () => decided.status,
         };
-        // Written only over the version that it was computed from.
+        // The status is written only over the version from which it was derived.
         let is_killed = matches!(self.ending, Ending::Killed | Ending::KilledBetween);
         if !is_killed && self.view().etcd == self.before.etcd {
             rules::status(&self.before, &status)?;
@@ -199,7 +201,7 @@ impl Reconcile<'_> {
         Ok(())
     }
 
-    /// Whether a machine or a network has failed or recovered since a manager that was stopped has decided.
+    /// Whether a machine or a network has failed or recovered since a paused manager decided.
     fn changed_since(&self) -> bool {
         self.paused.is_some_and(|paused| paused.changed_since)
     }
@@ -210,7 +212,7 @@ impl Reconcile<'_> {
             && !self.paused.is_some_and(|paused| paused.secret_written)
     }
 
-    /// The admissions are those that were seen, and a Machine without bootstrap data still has none.
+    /// Whether the init Secret is as it was observed, and a Machine that had no bootstrap data still has none.
     fn admission_is_as_observed(&self, seat: usize) -> bool {
         let had_data = self.view().machines.is[seat].boots() || self.view().secrets.data.has(seat);
         self.secret_is_as_observed() && (had_data || !self.before.secrets.data.has(seat))
@@ -232,7 +234,7 @@ impl Reconcile<'_> {
         all(&self.view().machines) == all(&self.before.machines)
     }
 
-    /// The number is written first. One that was written by a manager that was killed then is taken up again.
+    /// Makes a Machine. Its number is written first. If a manager was killed right after that, the number is used now.
     fn create(&mut self, number: u64, expected: &[String]) -> Result<(), Broken> {
         let there: BTreeSet<usize> = (0..SEATS).filter(|seat| self.before.machines.is[*seat].exists()).collect();
         if there != expected.iter().map(|name| seat_of(name)).collect() {
@@ -260,7 +262,7 @@ impl Reconcile<'_> {
         Ok(())
     }
 
-    /// A healthy voter that is asked, other than `but`: it has to be there still.
+    /// Whether there is a healthy voter to ask, other than `but`, that can still be asked.
     fn asks(&self, but: usize) -> bool {
         let view = self.view();
         let able = |seat: usize| {
@@ -291,7 +293,8 @@ impl Reconcile<'_> {
             return Ok(());
         }
         let members = &self.before.world.members;
-        // Another member that the Machine of the one to be removed has become: etcd does not know that one's ID any more.
+        // The Machine of the member to be removed has joined again as another member. etcd does not know the old ID any
+        // more.
         if self.paused.is_some_and(|paused| paused.joined_since.has(seat)) {
             self.removal = Removal::Outdated;
             return Ok(());
@@ -303,7 +306,7 @@ impl Reconcile<'_> {
             return Ok(());
         }
         rules::removal(&self.before, self.view(), seat, self.changed_since())?;
-        // A machine that has not started its etcd has no record of it, and adds itself once more.
+        // A machine that has not started its etcd has no record of the member, so it adds itself once more.
         let is_recorded = members[seat] != Member::Unstarted;
         self.after.world.members[seat] = if is_recorded { Member::Removed } else { Member::None };
         if self.ending == Ending::Stalled {
@@ -316,7 +319,7 @@ impl Reconcile<'_> {
     }
 }
 
-/// A state with less left to happen.
+/// The state with less left in its budget.
 pub fn spend(state: &State, what: impl FnOnce(&mut Budget) -> &mut u8) -> Option<State> {
     let mut next = *state;
     let left = what(&mut next.budget);

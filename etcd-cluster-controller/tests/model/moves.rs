@@ -16,13 +16,13 @@ const MOST_REPLICAS: u8 = 7;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Move {
     Reconcile(Ending),
-    /// A second manager decides, and is stopped before it writes.
+    /// A second manager decides, and is paused before it writes.
     Pause,
-    /// It goes on.
+    /// The paused manager goes on.
     Resume,
-    /// The bootstrap provider makes the data of an admitted Machine, and it boots.
+    /// The bootstrap provider makes the bootstrap data of an admitted Machine, and the machine boots.
     Boot(usize),
-    /// The same, and its address is not shown yet.
+    /// Like `Boot`, but the address of the Machine is not shown yet.
     BootUnseen(usize),
     /// Cluster API shows the address of a Machine.
     Address(usize),
@@ -30,23 +30,23 @@ pub enum Move {
     Init(usize),
     /// `etcdadm join`: it adds its machine as a learner, starts it, and has it promoted.
     Join(usize),
-    /// The same in the last moments of its machine.
+    /// Like `Join`, in the last moments of the machine.
     JoinLate(usize),
     Start(usize),
     Promote(usize),
-    /// Cluster API finishes the deletion of a Machine that was let go.
+    /// Cluster API finishes the deletion of a released Machine.
     Vanish(usize),
-    /// Who fails has failed for `unhealthyAfterSeconds`.
+    /// Time passes: every member that fails has failed for `unhealthyAfterSeconds`.
     Minute,
-    /// Who boots, or was to boot, has had its grace.
+    /// Time passes: every Machine that boots, or was to boot, has used up its grace.
     Grace,
-    /// A machine that is off has no voter when every grace is over.
+    /// Time passes: a Machine whose machine is off has no voter when every grace is over.
     Overdue(usize),
-    /// The same of one that is on, and slow.
+    /// Like `Overdue`, with a machine that is on, but slow.
     Dawdle(usize),
     /// The watch that lags has caught up.
     CatchUp,
-    /// Members that this controller could not ask or hear can be asked.
+    /// This controller can ask all members again, and they answer it.
     Ask,
     /// A member that was down comes back with its data.
     Recover(usize),
@@ -60,30 +60,31 @@ pub enum Move {
     Unasked(usize),
     /// A member does not answer this controller. The other members hear it.
     CutOff(usize),
-    /// Machine and machine are gone at once, whatever hooks there are.
+    /// A Machine and its machine are gone at the same moment, whatever hooks there are.
     Destroy(usize),
     /// etcd elects another leader.
     LeaderChanges(usize),
     /// A user deletes a Machine.
     Delete(usize),
-    /// A user strips the Machine of a voter of its hook and its finalizers: it is gone, and its machine runs on, until
-    /// that dies with its infrastructure.
+    /// A user strips the Machine of a voter of its hook and its finalizers. The Machine is gone, and its machine runs
+    /// on until it dies with its infrastructure.
     Strip(usize),
-    /// A user raises `replicas` by two, or lowers it.
+    /// A user raises `replicas` by two, or lowers it by two.
     Raise,
     Lower,
     /// A user changes the spec so that no Machine matches it.
     Roll,
-    /// A user takes that back.
+    /// A user takes such a change of the spec back.
     RollBack,
-    /// The Cluster hook gives the control plane other endpoints, and it begins to roll out.
+    /// The Cluster hook gives the control plane other endpoints, and the control plane begins to roll out.
     Tell,
-    /// All API servers use them.
+    /// The rollout of the control plane ends: all API servers use the new endpoints.
     RollOut,
 }
 
 impl Move {
-    /// Whether it happens some day, if it can happen. Faults and users need not come, and nobody needs to recover.
+    /// Whether the move happens some day if it can happen. Faults and actions of users need not happen, and no member
+    /// needs to recover.
     pub fn is_fair(self) -> bool {
         matches!(
             self,
@@ -108,16 +109,16 @@ impl Move {
     }
 }
 
-/// What follows on a state.
+/// What follows from a state.
 #[derive(Clone)]
 pub struct Next {
     pub done: Move,
     pub state: State,
-    /// It comes some day.
+    /// The move happens some day.
     pub is_fair: bool,
 }
 
-/// All moves of a state, each with the state that follows.
+/// All moves from a state, each with the state that follows.
 pub fn moves(state: &State, book: &mut Book) -> Result<Vec<Next>, (Move, Broken)> {
     let mut found = Moves { state, found: Vec::new() };
     found.managers(book)?;
@@ -133,7 +134,7 @@ pub fn moves(state: &State, book: &mut Book) -> Result<Vec<Next>, (Move, Broken)
     }
     for next in &mut all {
         let (left, before) = (next.state.budget, state.budget);
-        // A changed spec is what the control plane is told for, and disturbs nothing.
+        // A change of the spec is a reason to give the control plane other endpoints, so it is not a disturbance.
         next.state.world.disturbed |= Budget { rolls: before.rolls, ..left } != before;
         next.state.tidy();
         rules::always(&next.state).map_err(|broken| (next.done, broken))?;
@@ -142,7 +143,7 @@ pub fn moves(state: &State, book: &mut Book) -> Result<Vec<Next>, (Move, Broken)
     Ok(all)
 }
 
-/// The same where a watch, or the prober, does not show what has changed: it lags behind from then on.
+/// The same state with a watch or a prober that does not show the change: it lags from then on.
 fn unseen(before: &State, after: &State) -> impl Iterator<Item = State> {
     let spent = spend(after, |budget| &mut budget.lags).filter(|_| after.lag == Lag::None);
     let lags = [
@@ -243,7 +244,7 @@ impl Moves<'_> {
         Ok(())
     }
 
-    /// `etcdadm` on a machine. See "What happens" in `docs/etcdadm.md`.
+    /// What `etcdadm` does on a machine. See "What happens" in `docs/etcdadm.md`.
     fn etcdadm(&mut self, seat: usize) -> Result<(), (Move, Broken)> {
         let world = &self.state.world;
         let learners =
@@ -263,7 +264,8 @@ impl Moves<'_> {
                         paused.joined_since.put(seat, true);
                     }
                 };
-                // Whoever has not joined in its time does it just then, when it is let go: as rare as a fault.
+                // A machine that has not joined in its time seldom joins just when its Machine is released. So that
+                // counts as a fault.
                 let is_late = matches!(self.state.machines.is[seat], Machine::Booted | Machine::Overdue)
                     && self.state.machines.deleting.has(seat);
                 if !is_late || (self.state.paused.is_none() && self.state.machines.hook.has(seat)) {
@@ -282,9 +284,9 @@ impl Moves<'_> {
         Ok(())
     }
 
-    /// The same where the data is gone. See "When data is gone" in `docs/etcdadm.md`: a voter is not started again, and
-    /// a learner that has started takes itself out, perhaps just when it is removed. Of two removals etcd confirms one:
-    /// where that is ours, the machine does not join again.
+    /// What `etcdadm` does on a machine whose data is gone. See "When data is gone" in `docs/etcdadm.md`: a voter is
+    /// not started again, and a learner that has started removes itself, perhaps at the moment when we remove it. etcd
+    /// confirms only one of the two removals: if it confirms ours, the machine does not join again.
     fn etcdadm_without_data(&mut self, seat: usize) {
         if self.state.world.members[seat] == Member::Learner && self.state.world.has_quorum() {
             self.add(Move::TakeOut(seat), |next| {
@@ -354,7 +356,7 @@ impl Moves<'_> {
         let state = self.state;
         for seat in 0..SEATS {
             if !state.machines.is[seat].exists() {
-                // Nothing keeps it, so that is not a further fault.
+                // Nothing keeps this machine, so its end does not count as a fault.
                 if state.is_left_behind(seat) {
                     self.add(Move::Die(seat), |next| {
                         next.world.processes[seat] = Process::Off;

@@ -1,5 +1,5 @@
-//! What must hold: the rules for etcd, said again in terms of what is true, and not of what the controller knows. Only the
-//! order of what it does is judged by what it knows.
+//! What must hold: the rules for etcd, stated in terms of what is true, and not of what the controller knows. Only the
+//! order of the controller's steps is judged by what it knows.
 
 use crate::in_use::InUse;
 use crate::manager::is_recorded;
@@ -20,7 +20,7 @@ fn rule(holds: bool, says: &str) -> Result<(), Broken> {
     if holds { Ok(()) } else { Err(Broken(says.to_owned())) }
 }
 
-/// Of a removal, at the moment at which etcd does it.
+/// For a removal, at the moment when etcd does it.
 pub fn removal(now: &State, view: &View, seat: usize, changed_since: bool) -> Result<(), Broken> {
     rule(is_recorded(view, Kind::RemoveMember, seat), "a removal is written down before it is done")?;
     let entry = |member: Member| (member.is_listed(), member == Member::Voter);
@@ -28,7 +28,7 @@ pub fn removal(now: &State, view: &View, seat: usize, changed_since: bool) -> Re
     rule(is_as_observed, "nothing is removed by an old member list")?;
     let is_gone = now.machines.is[seat] == Machine::Gone;
     rule(now.machines.deleting.has(seat) || is_gone, "nobody is removed whose Machine stays")?;
-    // One that was leaving when it was decided may be gone by now.
+    // A Machine that was being deleted when the removal was decided may be gone by now.
     let voters = view.probes.members.iter().filter(|member| **member == Member::Voter).count();
     let may_go = view.machines.deleting.has(seat) || view.probes.members[seat] != Member::Voter || voters % 2 == 0;
     rule(
@@ -59,11 +59,12 @@ pub fn removal(now: &State, view: &View, seat: usize, changed_since: bool) -> Re
     rule(!is_last, "rule 5: no list in use loses its last live endpoint with a member without a Machine")?;
     let mut without = now.world;
     without.members[seat] = Member::Removed;
-    // Replicas that a user has raised since were not known.
+    // The decision did not know of replicas that a user has raised since.
     let replicas = i64::from(now.etcd.replicas.min(view.etcd.replicas));
     let wanted = (replicas - 1) / 2;
     let (before, after) = (now.world.tolerance(), without.tolerance());
-    // Where a member leaves before its replacement joins, and all others were well and are enough but for that one.
+    // The exception: a member leaves before its replacement joins, all other members were well, and without it there
+    // are as many as wanted, less one.
     let voters = (0..SEATS).filter(|other| without.members[*other] == Member::Voter);
     let all_well = voters.clone().all(|other| is_well(view, other));
     let goes_first = removes_first(&view.etcd) && all_well && voters.count() + 1 >= usize::from(now.etcd.replicas);
@@ -89,8 +90,8 @@ fn is_last_endpoint(in_use: InUse, seat: usize, answers: impl Fn(usize) -> bool)
     lists.filter(|list| list.has(seat)).any(|list| !list.iter().any(|other| other != seat && answers(other)))
 }
 
-/// Whether the next member may follow at once where one leaves an even number of voters, and more are to go, by what the
-/// controller knows: otherwise etcd would survive one failure less for as long as the control plane takes.
+/// Whether the next member may follow immediately if one leaves an even number of voters behind, and more are to go, by
+/// what the controller knows. Otherwise etcd would survive one failure less for as long as the control plane takes.
 fn is_no_rest(view: &View, seat: usize) -> bool {
     let voters = || (0..SEATS).filter(|other| view.probes.members[*other] == Member::Voter && *other != seat);
     let left = voters().count();
@@ -107,30 +108,32 @@ fn is_no_rest(view: &View, seat: usize) -> bool {
     voters().filter(goes).count() == 0 || voters().filter(goes).any(follows)
 }
 
-/// Of a Machine that is let go, at that moment.
+/// For a Machine that is released, at that moment.
 pub fn release(now: &State, seat: usize, is_late: bool, changed_since: bool) -> Result<(), Broken> {
     if !now.is_known_to_have_begun() {
         return Ok(());
     }
-    // It may have joined since a manager that was stopped has decided.
+    // The machine may have joined after the decision, if a manager that was paused releases it.
     let carries = now.world.members[seat].is_listed();
     rule(!carries || is_late, "no Machine is let go while it carries a member")?;
     let had = now.world.has_quorum();
     let coming = coming(now, Some(seat));
     let kept = (0..=coming).all(|come| survives_coming(now, &now.world, Some(seat), come) >= 0);
-    // One that has never had its data takes nothing with it, whatever those do that were let go before.
+    // A machine that never had bootstrap data takes nothing with it, whatever happens to the machines that were
+    // released before.
     let has_data = now.machines.is[seat].boots();
     rule(!had || kept || changed_since || !has_data, "whoever is let go does not take the quorum with it")
 }
 
-/// How many machines that are let go, and one more, may become voters in their last moments.
+/// How many of the machines that are released, with one more, may become voters in their last moments.
 fn coming(now: &State, one_more: Option<usize>) -> usize {
     let goes = |seat: &usize| now.is_released(*seat) || one_more == Some(*seat);
     let may_vote = |seat: &usize| !matches!(now.world.members[*seat], Member::Voter | Member::Removed);
     (0..SEATS).filter(goes).filter(may_vote).filter(|seat| now.machines.is[*seat].boots()).count()
 }
 
-/// How many failures are survived when so many of them have come, and all that are let go are destroyed.
+/// How many failures etcd survives after `come` of these machines have become voters, and all released machines are
+/// destroyed.
 fn survives_coming(now: &State, world: &World, one_more: Option<usize>, come: usize) -> i64 {
     let goes = |seat: usize| now.is_released(seat) || one_more == Some(seat);
     let voters = || (0..SEATS).filter(|seat| world.members[*seat] == Member::Voter);
@@ -138,10 +141,10 @@ fn survives_coming(now: &State, world: &World, one_more: Option<usize>, come: us
     survives(voters().count() + come, up)
 }
 
-/// Of an operation that begins, by what the controller knows.
+/// For an operation that begins, by what the controller knows.
 pub fn beginning(view: &View, operation: &Operation) -> Result<(), Broken> {
     let seat = seat_of_id(u64::from_str_radix(&operation.member_id, 16).unwrap_or_else(|_| id(SEATS)));
-    // One that no Machine carries hands over too, as long as it answers.
+    // A member that no Machine carries hands over leadership too, as long as it answers.
     let is_orphaned = seat < SEATS && view.machines.is[seat] == Machine::Gone;
     let answers = is_orphaned && view.probes.seats[seat] == Probe::Healthy;
     let leads = (is_well(view, seat) || answers) && view.probes.leader == Some(seat);
@@ -151,38 +154,38 @@ pub fn beginning(view: &View, operation: &Operation) -> Result<(), Broken> {
     rule(moves || !leads || !another_can || has_failed, "rule 2: the leader moves before it is removed")
 }
 
-/// Of an operation that is called off, at that moment.
+/// For an operation that is called off, at that moment.
 pub fn calling_off(now: &State, view: &View) -> Result<(), Broken> {
     let removal = view.etcd.status.operation.filter(|operation| operation.kind == Kind::RemoveMember);
     let is_there = removal.is_none_or(|operation| now.world.members[operation.seat].is_listed());
     rule(is_there, "rule 3: no removal is called off that etcd has carried out")
 }
 
-/// Of a move of leadership, by what the controller knows.
+/// For a move of leadership, by what the controller knows.
 pub fn leadership(view: &View, to: usize) -> Result<(), Broken> {
     let stays = |seat: usize| is_well(view, seat) && !view.machines.deleting.has(seat);
     let is_best = stays(to) || (is_well(view, to) && !(0..SEATS).any(stays));
     rule(is_best, "rule 2: leadership moves to a member that is well, and that stays")
 }
 
-/// A voter that has just answered.
+/// Whether a seat has a voter that has just answered.
 fn is_well(view: &View, seat: usize) -> bool {
     let votes = seat < SEATS && view.machines.is[seat].exists() && view.probes.members[seat] == Member::Voter;
     votes && view.probes.seats[seat] == Probe::Healthy
 }
 
-/// The same on a Machine that stays.
+/// Whether a seat has a voter that has just answered, on a Machine that stays.
 fn stays_well(view: &View, seat: usize) -> bool {
     is_well(view, seat) && !view.machines.deleting.has(seat)
 }
 
-/// Of a replacement that begins, by what the controller knows.
+/// For a replacement that begins, by what the controller knows.
 pub fn remediation(view: &View, seat: usize) -> Result<(), Broken> {
     rule(has_failed(view, seat), "rule 4: nobody is replaced who has not failed for long enough")?;
     rule(view.probes.list == List::Known, "rule 4: nobody is replaced without a quorum")
 }
 
-/// Of a Machine that we delete, at that moment.
+/// For a Machine that we delete, at that moment.
 pub fn deletion(now: &State, view: &View, seat: usize, why: WhyDeleted) -> Result<(), Broken> {
     let stays = |seat: &usize| now.machines.is[*seat].exists() && !now.machines.deleting.has(*seat);
     rule(stays(&seat), "nothing is deleted twice")?;
@@ -231,7 +234,7 @@ pub fn deletion(now: &State, view: &View, seat: usize, why: WhyDeleted) -> Resul
     }
 }
 
-/// Of a Machine that is held back and deleted, at that moment.
+/// For a Machine that is held back and deleted, at that moment.
 pub fn held_back(now: &State, seat: usize) -> Result<(), Broken> {
     rule(now.etcd.outdated.has(seat), "no Machine is made again that matches the spec")?;
     rule(!now.world.members[seat].is_listed(), "nobody is made again who is a member")
@@ -242,7 +245,7 @@ fn removes_first(etcd: &Etcd) -> bool {
     etcd.max_surge == Some(0) && etcd.replicas > 1
 }
 
-/// How many Machines more than wanted a rollout takes.
+/// How many Machines more than wanted a rollout makes.
 fn surge(etcd: &Etcd) -> usize {
     if removes_first(etcd) {
         return 0;
@@ -255,8 +258,8 @@ fn is_doubling(etcd: &Etcd) -> bool {
     surge(etcd) >= usize::from(etcd.replicas)
 }
 
-/// How often a rollout of etcd has the control plane rolled out: once; twice with less room than f + 1 Machines take, and three
-/// times without any.
+/// How many rollouts of the control plane a rollout of etcd causes: one, two if there is room for fewer than f + 1 more
+/// Machines, and three if there is no room at all.
 pub fn rollouts_of_the_control_plane(etcd: &Etcd) -> u8 {
     match surge(etcd) {
         0 => 3,
@@ -265,22 +268,22 @@ pub fn rollouts_of_the_control_plane(etcd: &Etcd) -> u8 {
     }
 }
 
-/// Of a control plane that is given other endpoints.
+/// For a control plane that is given other endpoints.
 pub fn adoption(now: &State) -> Result<(), Broken> {
     rule(now.world.tells > 0 || now.world.disturbed, "rule 5: one rollout of etcd, one of the control plane")
 }
 
-/// A voter that has not answered for long enough.
+/// Whether a seat has a voter that has not answered for long enough.
 fn has_failed(view: &View, seat: usize) -> bool {
     let votes = seat < SEATS && view.probes.members[seat] == Member::Voter;
     votes && matches!(view.probes.seats[seat], Probe::LongFailing | Probe::LongNoLeader)
 }
 
-/// Of an admission, at the moment at which it is written.
+/// For an admission, at the moment when it is written.
 pub fn admission(now: &State, view: &View, seat: usize, admitted: Set) -> Result<(), Broken> {
     let mut voters = (0..SEATS).filter(|seat| view.probes.members[*seat] == Member::Voter);
     let leaves = |seat: usize| view.machines.is[seat].exists() && view.machines.deleting.has(seat);
-    // One that has failed, and whose replacement is written down, or that has no Machine, makes way for it.
+    // A voter that has failed makes way for a new member if its replacement is recorded, or if it has no Machine.
     let makes_way = |seat: usize| view.etcd.status.remediation.is_some() || view.machines.is[seat] == Machine::Gone;
     let goes = |seat: usize| leaves(seat) || (makes_way(seat) && has_failed(view, seat));
     let all_well = view.probes.list == List::Known && voters.all(|seat| is_well(view, seat) || goes(seat));
@@ -291,7 +294,8 @@ pub fn admission(now: &State, view: &View, seat: usize, admitted: Set) -> Result
             && now.world.members[*seat] != Member::Voter
     };
     let coming = admitted.iter().filter(coming).count();
-    // One that has recovered is not replaced any more: whoever was made for it is a Machine like any other.
+    // A voter that has recovered is not replaced any more, so the Machine that was made for it is a Machine like any
+    // other.
     let is_replacement = now.replaced().is_some_and(|of| !is_well(view, of));
     let most = if is_replacement { 1 } else { MAX_LEARNERS };
     rule(
@@ -304,8 +308,8 @@ pub fn admission(now: &State, view: &View, seat: usize, admitted: Set) -> Result
     )
 }
 
-/// Whether the voters that are well and stay are a quorum when everybody votes who is admitted, and nobody of them answers. Two
-/// beside a single voter are not worse than one.
+/// Whether the voters that are well and stay are a quorum if all admitted Machines vote, and none of those answers. Two
+/// Machines beside a single voter are not worse than one.
 fn outvotes_nobody(view: &View, admitted: Set) -> bool {
     let member = |seat: &usize| view.probes.members[*seat];
     let may_vote = |seat: &usize| !matches!(member(seat), Member::Voter | Member::Removed);
@@ -315,14 +319,14 @@ fn outvotes_nobody(view: &View, admitted: Set) -> bool {
     survives(voters + come, stay) >= 0 || ((voters, stay) == (1, 1) && come <= 2)
 }
 
-/// Of every change of who is admitted.
+/// For every change of the admitted Machines.
 pub fn admissions(now: &State, admitted: Set) -> Result<(), Broken> {
     let kept = now.secrets.admitted.iter().filter(|seat| now.machines.is[*seat].exists());
     let kept = kept.filter(|seat| !now.machines.deleting.has(*seat)).all(|seat| admitted.has(seat));
     rule(kept, "no admission is revoked")
 }
 
-/// Of a Machine that is made, at that moment.
+/// For a Machine that is made, at that moment.
 pub fn creation(now: &State, seat: usize) -> Result<(), Broken> {
     rule(now.machines.is[seat] == Machine::Absent, "no name is used twice")?;
     let live = (0..SEATS).filter(|seat| now.machines.is[*seat].exists() && !now.machines.deleting.has(*seat)).count();
@@ -339,7 +343,7 @@ pub fn creation(now: &State, seat: usize) -> Result<(), Broken> {
     rule(has_room, "without room, no Machine is made before another one is gone")
 }
 
-/// Of a status, at the moment at which it is written.
+/// For a status, at the moment when it is written.
 pub fn status(now: &State, status: &Status) -> Result<(), Broken> {
     let learners =
         status.endpoints.iter().filter(|seat| matches!(now.world.members[*seat], Member::Unstarted | Member::Learner));
@@ -350,7 +354,8 @@ pub fn status(now: &State, status: &Status) -> Result<(), Broken> {
             && !now.machines.deleting.has(*seat)
     };
     let dropped = now.etcd.status.endpoints.iter().filter(stays).any(|seat| !status.endpoints.has(seat));
-    // A Machine that the watch does not show yet is taken for gone. The cluster is not ready meanwhile, so nobody is told.
+    // If the watch does not show a Machine yet, the Machine counts as gone. The cluster is not ready during that time,
+    // so the control plane is not told.
     let unseen = matches!(now.lag, Lag::Machines(_));
     rule(!dropped || unseen, "rule 5: endpoints follow the membership, and not health")?;
     let is_ours = |seat: &usize| now.world.members[*seat] == Member::Removed;
@@ -360,20 +365,20 @@ pub fn status(now: &State, status: &Status) -> Result<(), Broken> {
     rule(!was_published || !status.endpoints.is_empty(), "rule 5: the endpoints are never empty again")
 }
 
-/// Of the first member, at the moment at which it comes up.
+/// For the first member, at the moment when it comes up.
 pub fn first(now: &State) -> Result<(), Broken> {
     let others = (0..SEATS).any(|seat| now.world.members[seat].is_listed() && now.machines.is[seat].exists());
     rule(!others && !now.is_known_to_have_begun(), "rule 9: a second, empty etcd")
 }
 
-/// Of every state.
+/// For every state.
 pub fn always(state: &State) -> Result<(), Broken> {
     let first = state.world.first.filter(|seat| state.is_released(*seat));
     let votes = first.is_some_and(|seat| state.world.members[seat] == Member::Voter);
     rule(!votes || !state.is_known_to_have_begun(), "the etcd of a first Machine that was let go is not taken for ours")
 }
 
-/// Whether all is as wanted, and nothing is left over.
+/// Whether everything is as wanted, and nothing is left to do.
 fn is_as_wanted(state: &State, decided: &Decided) -> bool {
     let status = &state.etcd.status;
     let wanted = (0..SEATS).filter(|seat| state.machines.is[*seat].exists()).collect::<Vec<_>>();
@@ -393,8 +398,9 @@ fn is_as_wanted(state: &State, decided: &Decided) -> bool {
         && (state.etcd.in_use.is_empty() || state.etcd.in_use == InUse::only(status.endpoints))
 }
 
-/// Nobody has seen that the member of a Machine started before it was removed, so whether its machine comes again is
-/// not known; it could take the quorum with it, and nobody else is to come.
+/// Whether a Machine is kept for good. The controller did not see the member start before it removed it, so it is not
+/// known whether the machine joins again. If it does, its failure could cost the quorum, and no other member is to
+/// come.
 fn is_kept_for_good(state: &State, seat: usize) -> bool {
     let (machines, status) = (&state.machines, &state.etcd.status);
     let is_kept = machines.is[seat].exists() && machines.deleting.has(seat) && machines.hook.has(seat);
@@ -411,19 +417,20 @@ fn is_kept_for_good(state: &State, seat: usize) -> bool {
         && (is_complete || is_full)
 }
 
-/// What only a person, or luck, can mend, and the reasons that tell of it.
+/// Whether there is trouble that only a person, or luck, can end. The reasons in `TOLD` report it.
 fn has_trouble(state: &State) -> bool {
-    // Whoever is left in etcd without a Machine is removed without a person, as long as there is a quorum.
+    // A member that is left in etcd without a Machine is removed without a person, as long as there is a quorum.
     let is_lost = |seat: usize| state.world.members[seat] == Member::Voter && !state.world.has_quorum();
-    // Whoever does not vote is replaced once its time is over.
+    // A Machine without a voter is replaced when its time is over.
     let is_needed = |seat: usize| state.world.members[seat] == Member::Voter || !state.is_known_to_have_begun();
     let dead = |seat: usize| {
         let is_off = matches!(state.world.processes[seat], Process::Down | Process::Lost | Process::Forgetful);
         let down = is_off && is_needed(seat);
         (state.machines.is[seat].exists() && down) || (state.machines.is[seat] == Machine::Gone && is_lost(seat))
     };
-    // One that answers stays as long as its vote is worth something; of an even number it is not, and then it stays where
-    // API servers would have no endpoint that is alive. One that was never seen with a Machine stays.
+    // A member without a Machine that answers stays as long as its vote is worth something. Among an even number of
+    // voters it is not. Then the member stays only if API servers would have no live endpoint without it, or if the
+    // status never showed it on a Machine.
     let serves = |seat: usize| state.world.members[seat] == Member::Voter && state.world.is_up(seat);
     let is_last = |seat: usize| is_last_endpoint(state.etcd.in_use, seat, serves);
     let is_left_alone = |seat: usize| {
@@ -432,7 +439,7 @@ fn has_trouble(state: &State) -> bool {
     (0..SEATS).any(|seat| dead(seat) || is_kept_for_good(state, seat) || is_left_alone(seat))
 }
 
-/// Reasons for which something is waited for that does not come by itself.
+/// Reasons of holds that do not end by themselves.
 const TOLD: &[&str] = &[
     reasons::WAITING_FOR_HEALTHY_MEMBERS,
     reasons::WAITING_FOR_PROMOTION,
@@ -443,7 +450,8 @@ const TOLD: &[&str] = &[
     reasons::WOULD_LOSE_DATA,
 ];
 
-/// Whether a run may end in this state: as wanted, or with a person being told of something that no rule of ours may mend.
+/// Whether a run may end in this state: either everything is as wanted, or a person is told about trouble that no rule
+/// of ours may end.
 pub fn may_end(state: &State, decided: &Decided) -> bool {
     let is_quiet = state.lag == Lag::None && state.paused.is_none();
     let told = !matches!(decided.decision.next, Plan::Do(_)) && TOLD.contains(&reason(&decided.decision.next));

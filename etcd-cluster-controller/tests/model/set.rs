@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-/// Seats there is room for: the eleven members that there are at the peak of a surge at seven; and in an optimized build also
-/// those that have left, and whose endpoints are in use until the control plane has rolled out.
+/// How many seats there are. Eleven members exist at the peak of a surge at seven. An optimized build also has room for
+/// members that have left, and whose endpoints are in use until the control plane has rolled out.
 pub const SEATS: usize = if cfg!(debug_assertions) { 11 } else { 14 };
 
 /// A set of seats.
@@ -36,14 +36,14 @@ impl Set {
         self.0 == 0
     }
 
-    /// Has two seats change places.
+    /// Swaps two seats.
     pub fn swap(&mut self, one: usize, other: usize) {
         let (has_one, has_other) = (self.has(one), self.has(other));
         self.put(one, has_other);
         self.put(other, has_one);
     }
 
-    /// The same without a seat, and those behind it one further to the front.
+    /// The set without a seat. The seats behind it move up by one.
     pub fn without(self, seat: usize) -> Self {
         let before = (1_u16 << seat) - 1;
         Self((self.0 & before) | ((self.0 >> 1) & !before))

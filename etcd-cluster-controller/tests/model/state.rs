@@ -1,7 +1,8 @@
-//! The states of the model: one seat for each Machine, with what is true of it, and what the controller can read of it.
+//! The states of the model: one seat for each Machine, with what is true about it, and what the controller can read
+//! about it.
 //!
-//! Times and texts are left out. What the planner asks of a time (whether a grace is over, whether a member has failed for
-//! long enough) is a fact here, and a move lets the time pass.
+//! Times and texts are left out. If the planner asks something about a time (whether a grace is over, whether a member
+//! has failed for long enough), the answer is a fact in the state, and a move lets the time pass.
 
 mod starts;
 
@@ -20,7 +21,7 @@ pub enum Machine {
     Booting,
     /// Its grace is over, or it carries a voter.
     Booted,
-    /// Every grace is over that anybody gives it, and it carries no voter.
+    /// Every grace that a Machine can have is over, and it carries no voter.
     Overdue,
     /// Deleted when it was admitted and had no bootstrap data, and its grace is over.
     NeverBoots,
@@ -50,30 +51,30 @@ pub struct Machines {
     pub no_address: Set,
 }
 
-/// What the watch of Secrets shows: the init Secret, and who has bootstrap data.
+/// What the watch of Secrets shows: the init Secret, and which Machines have bootstrap data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Secrets {
     /// There is an init Secret.
     pub init: bool,
-    /// Whose client URLs it has.
+    /// Members whose client URLs the init Secret has.
     pub urls: Set,
     pub admitted: Set,
     /// Machines that have bootstrap data.
     pub data: Set,
 }
 
-/// What the status remembers of a member.
+/// What the status has about a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Record {
     pub learner: bool,
     pub health: Health,
-    /// Since when it fails is known.
+    /// The status has a time since when it fails.
     pub failing: bool,
     /// It has never answered.
     pub silent: bool,
     /// Its etcd has not started.
     pub unnamed: bool,
-    /// Its Machine is known.
+    /// The status names its Machine.
     pub housed: bool,
 }
 
@@ -116,9 +117,9 @@ pub struct Status {
     pub operation: Option<Operation>,
     /// The seat of `lastRemediation`.
     pub remediation: Option<usize>,
-    /// Those of `removed` whose etcd had not started.
+    /// Those in `removed` whose etcd had not started.
     pub never_started: Set,
-    /// Seats of `releasedMachineUIDs`.
+    /// The seats of `releasedMachineUIDs`.
     pub released: Set,
     pub endpoints: Set,
 }
@@ -127,7 +128,7 @@ pub struct Status {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Etcd {
     pub replicas: u8,
-    /// The highest number in a Machine's name.
+    /// The highest number that was used in a Machine's name.
     pub last_number: Option<u8>,
     /// The cluster ID is recorded.
     pub cluster_id: bool,
@@ -135,23 +136,23 @@ pub struct Etcd {
     pub outdated: Set,
     /// `maxSurge`, where it is given.
     pub max_surge: Option<u8>,
-    /// The endpoints that API servers use, and that the Cluster hook's annotation says.
+    /// The endpoints that API servers use, as the Cluster hook's annotation has them.
     pub in_use: InUse,
     pub status: Status,
 }
 
-/// What a check of a seat finds.
+/// What a probe of a seat finds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Probe {
-    /// It is not checked: the Machine may not join.
+    /// It is not probed: the Machine may not join.
     #[default]
     None,
     Healthy,
     /// Nothing answers, for less than `unhealthyAfterSeconds`.
     Failing,
-    /// Nothing has answered for that long.
+    /// Nothing has answered for `unhealthyAfterSeconds`.
     LongFailing,
-    /// It answers, and has no leader; for less or for longer.
+    /// It answers, but has no leader: for less than `unhealthyAfterSeconds`, or for longer.
     NoLeader,
     LongNoLeader,
     /// This controller cannot ask.
@@ -165,11 +166,11 @@ pub enum Probe {
 pub enum Member {
     #[default]
     None,
-    /// Added as a learner; its etcd has not started.
+    /// It was added as a learner, and its etcd has not started.
     Unstarted,
     Learner,
     Voter,
-    /// It was one, and was removed. Its machine is not added again (see `docs/etcdadm.md`).
+    /// It was a member, and was removed. Its machine does not add itself again (see `docs/etcdadm.md`).
     Removed,
 }
 
@@ -179,7 +180,7 @@ impl Member {
     }
 }
 
-/// Whether the prober has a member list.
+/// What the prober knows about the member list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum List {
     #[default]
@@ -195,32 +196,33 @@ pub struct Probes {
     pub list: List,
     pub members: [Member; SEATS],
     pub leader: Option<usize>,
-    /// Those that do not answer, and that the leader hears.
+    /// Members that do not answer this controller, and that the leader hears.
     pub heard: Set,
 }
 
 /// A machine and the etcd on it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Process {
-    /// The machine does not run yet, or no longer.
+    /// The machine does not run yet, or does not run any more.
     #[default]
     Off,
     Up,
     /// Down, and it may come back.
     Down,
-    /// Its data is gone: the guard does not let it start, so it never comes back.
+    /// The data is gone: the guard does not let etcd start, so the member never comes back.
     Lost,
-    /// The same, and `etcdadm` runs there again: a learner takes itself out, and joins once more. A voter never comes back.
+    /// The data is gone, and `etcdadm` runs again on the machine: a learner removes itself and joins once more. A voter
+    /// never comes back.
     Forgetful,
 }
 
-/// What is true.
+/// What is true, whether the controller knows it or not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct World {
     pub processes: [Process; SEATS],
     pub members: [Member; SEATS],
     pub leader: Option<usize>,
-    /// Those that have failed for `unhealthyAfterSeconds` without a gap.
+    /// Members that have failed for `unhealthyAfterSeconds` without a gap.
     pub long: Set,
     /// Those that this controller cannot ask.
     pub unasked: Set,
@@ -230,9 +232,10 @@ pub struct World {
     pub first: Option<usize>,
     /// The first member has come up: etcd has begun.
     pub begun: bool,
-    /// How often the control plane may be given other endpoints: once for each change of the spec.
+    /// How often the control plane may still be given other endpoints. Each change of the spec adds the number of
+    /// rollouts of the control plane that it may cause.
     pub tells: u8,
-    /// Something else has happened since the start.
+    /// Something other than a change of the spec has happened since the start.
     pub disturbed: bool,
 }
 
@@ -245,7 +248,7 @@ impl World {
         self.processes[seat] == Process::Up
     }
 
-    /// Failures that the voters survive, as `quorum::survives` counts them, but of what is true.
+    /// How many failures the voters survive. It counts like `quorum::survives`, but from what is true.
     pub fn tolerance(&self) -> i64 {
         let up = (0..SEATS).filter(|seat| self.members[*seat] == Member::Voter && self.is_up(*seat)).count();
         i64::try_from(up).unwrap_or(0) - i64::try_from(self.voters() / 2 + 1).unwrap_or(0)
@@ -265,7 +268,7 @@ pub struct View {
     pub probes: Probes,
 }
 
-/// A watch, or the prober, that shows what was, and not what is.
+/// A watch or a prober that lags: what it still shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Lag {
     None,
@@ -273,27 +276,29 @@ pub enum Lag {
     Secrets(Secrets),
     Etcd(Etcd),
     Probes(Probes),
-    /// Of the prober, the member list alone: it is still being read, while each member was asked since.
+    /// The prober lags with the member list alone: the list is still being read, while each member has been probed
+    /// since.
     List([Member; SEATS]),
 }
 
-/// A second manager, or one that has lost its lease: it has decided, and has not done it yet.
+/// A second manager, or one that has lost its lease. It has decided, and has not acted on the decision yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Paused {
-    /// What it decided on, by its number in the book of decisions.
+    /// What it decided on: the number of the view in the book of decisions.
     pub view: u32,
-    /// The init Secret has been written since.
+    /// The init Secret has been written since the decision.
     pub secret_written: bool,
-    /// A machine or a network has failed or recovered since: what it does then is not its fault.
+    /// A machine or a network has failed or recovered since the decision, so the manager is not at fault for what the
+    /// step then does.
     pub changed_since: bool,
-    /// Machines that have become members since, which have another ID than any member that it knows.
+    /// Machines that have become members since the decision. Their IDs are other than all IDs that the manager knows.
     pub joined_since: Set,
 }
 
-/// What may still go wrong, and what users may still do.
+/// How many faults may still happen, and how many actions of users.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Budget {
-    /// Members that die or lose data, networks, managers that are killed or paused, calls without an answer.
+    /// Members that die or lose data, networks that fail, managers that are killed or paused, calls without an answer.
     pub faults: u8,
     /// Watches that lag, and addresses that are shown late.
     pub lags: u8,
@@ -301,11 +306,11 @@ pub struct Budget {
     pub deletions: u8,
     /// Members that forget their data while their machines run.
     pub forgets: u8,
-    /// Machines of voters that a user strips of hook and finalizers, and whose machines run on.
+    /// Machines of voters that a user strips of the hook and the finalizers while the machines run on.
     pub strips: u8,
-    /// Times that a user raises or lowers `replicas`, by two.
+    /// How often a user raises or lowers `replicas`, by two.
     pub edits: u8,
-    /// Times that a user changes the spec so that no Machine matches it, or takes such a change back.
+    /// How often a user changes the spec so that no Machine matches it, or takes such a change back.
     pub rolls: u8,
 }
 
@@ -319,12 +324,12 @@ pub struct State {
     pub lag: Lag,
     pub paused: Option<Paused>,
     pub budget: Budget,
-    /// Which of several like members it is makes no other state: see [`State::by_symmetry`].
+    /// States that differ only in the order of like members are one state: see [`State::by_symmetry`].
     pub symmetric: bool,
 }
 
 impl State {
-    /// The controller knows that etcd has come up. Before that there is nothing to lose.
+    /// Whether the controller knows that etcd has begun. Before that there is nothing to lose.
     pub fn is_known_to_have_begun(&self) -> bool {
         self.secrets.init || self.etcd.cluster_id || self.etcd.status.initialized
     }
@@ -334,40 +339,40 @@ impl State {
         self.machines.is[seat].exists() && self.machines.deleting.has(seat) && !self.machines.hook.has(seat)
     }
 
-    /// The status names a member for the Machine: that one is expected there.
+    /// Whether the status names a member for the Machine, so that this member is expected there.
     pub fn is_known(&self, seat: usize) -> bool {
         self.etcd.status.members[seat].is_some_and(|record| record.housed)
     }
 
-    /// The member of this seat is expected where it is asked: the status names it, or no Machine carries it.
+    /// Whether the prober expects the member of this seat: the status names it, or no Machine carries it.
     pub fn is_expected(&self, seat: usize) -> bool {
         self.is_known(seat) || self.is_orphaned(seat)
     }
 
-    /// The member is in etcd, and its Machine is gone.
+    /// Whether the member is in etcd, and its Machine is gone.
     pub fn is_orphaned(&self, seat: usize) -> bool {
         self.machines.is[seat] == Machine::Gone && self.world.members[seat].is_listed()
     }
 
-    /// A voter whose Machine was stripped, and whose machine runs on.
+    /// Whether the seat has a voter whose Machine was stripped, and whose machine runs on.
     pub fn is_left_behind(&self, seat: usize) -> bool {
         let is_gone = self.machines.is[seat] == Machine::Gone;
         is_gone && self.world.members[seat] == Member::Voter && self.world.is_up(seat)
     }
 
-    /// The voter that is being replaced, by what the status says: its Machine is not deleted yet.
+    /// The voter that the status says is being replaced, if its Machine is not deleted yet.
     pub fn replaced(&self) -> Option<usize> {
         let stays = |seat: &usize| self.machines.is[*seat].exists() && !self.machines.deleting.has(*seat);
         self.etcd.status.remediation.filter(stays)
     }
 
-    /// Whether a Machine that stays has had its grace, and carries no voter.
+    /// Whether a Machine that is not being deleted has used up its grace, and carries no voter.
     pub fn is_late(&self, seat: usize) -> bool {
         let is_late = self.machines.is[seat] == Machine::Booted && !self.machines.deleting.has(seat);
         is_late && self.world.members[seat] != Member::Voter
     }
 
-    /// What a check of a member finds that can be asked: whether it answers, and whether it has a leader.
+    /// What a probe finds of a member that can be asked: whether it answers, and whether it has a leader.
     fn check(&self, seat: usize, answers: bool) -> Probe {
         let is_served = self.world.members[seat] == Member::Learner || self.world.has_quorum();
         match (answers, self.world.long.has(seat)) {
@@ -379,7 +384,7 @@ impl State {
         }
     }
 
-    /// What the prober would find now. Those that fail without a gap for long are known by [`World::long`].
+    /// What the prober would find now. [`World::long`] has the members that have failed for long without a gap.
     pub fn probes(&self) -> Probes {
         let world = &self.world;
         let mut probes = Probes { members: world.members, ..Probes::default() };
@@ -387,7 +392,7 @@ impl State {
         for seat in 0..SEATS {
             let may_join = self.machines.is[seat].boots() || self.secrets.admitted.has(seat);
             let has_list = |answers: bool| answers && world.members[seat] == Member::Voter && world.has_quorum();
-            // It is asked where it was.
+            // A member without a Machine is probed at its last address.
             if self.is_orphaned(seat) {
                 let serves = self.is_left_behind(seat);
                 probes.seats[seat] = self.check(seat, serves);
@@ -403,7 +408,7 @@ impl State {
             let (answers_us, is_known) = (serves && !world.cut_off.has(seat), self.is_known(seat));
             probes.seats[seat] = match () {
                 () if !self.machines.is[seat].boots() => Probe::NoAddress,
-                // One that was seen before is asked where it was.
+                // A member that was seen before is probed at its last address.
                 () if self.machines.no_address.has(seat) && !is_known => Probe::NoAddress,
                 () if world.unasked.has(seat) => Probe::Unknown,
                 () => self.check(seat, answers_us),
@@ -421,7 +426,7 @@ impl State {
         if probes.list != List::Known {
             probes.members = [Member::None; SEATS];
         }
-        // What one is told by those that answer.
+        // The prober knows the leader only from members that answer.
         if !answers {
             probes.leader = None;
         }
@@ -438,7 +443,7 @@ impl State {
         probes
     }
 
-    /// What a reconcile begins with.
+    /// What a reconcile begins with: the caches.
     pub fn cached(&self) -> View {
         let mut view = View { machines: self.machines, secrets: self.secrets, etcd: self.etcd, probes: self.probes() };
         match self.lag {
@@ -452,7 +457,7 @@ impl State {
         view
     }
 
-    /// What is read before something is taken away: all of it live, but for the Secrets, which come from the watch.
+    /// What is read before a dangerous step. Everything is live but the Secrets, which come from the watch.
     pub fn live(&self) -> View {
         let secrets = if let Lag::Secrets(secrets) = self.lag { secrets } else { self.secrets };
         View { machines: self.machines, secrets, etcd: self.etcd, probes: self.probes() }

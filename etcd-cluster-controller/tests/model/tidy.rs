@@ -1,11 +1,11 @@
-//! One state for all that are the same to the planner: what follows from something else is brought in order, and what no longer
-//! matters is left out. Without it there would be no end to the states.
+//! Makes one state of all states that are the same to the planner: it derives again what follows from other facts, and
+//! leaves out what no longer matters. Without this there would be no end to the states.
 
 use crate::set::{SEATS, Set};
 use crate::state::{Lag, List, Machine, Member, Probe, Process, Removal, State};
 
 impl State {
-    /// Brings what follows from something else in order, and leaves out what no longer matters.
+    /// Derives again what follows from other facts, and leaves out what no longer matters.
     pub fn tidy(&mut self) {
         for seat in 0..SEATS {
             let member = self.world.members[seat];
@@ -13,7 +13,7 @@ impl State {
                 self.machines.is[seat] = Machine::Booted;
             }
             if self.machines.is[seat] == Machine::Gone {
-                // A machine that is left behind matters for its vote.
+                // A machine that runs on without its Machine still matters, because of its vote.
                 if !self.is_left_behind(seat) {
                     self.world.processes[seat] = Process::Off;
                 }
@@ -26,7 +26,8 @@ impl State {
                 if member == Member::Removed {
                     self.world.members[seat] = Member::None;
                 } else if member.is_listed() && !self.is_known_to_have_begun() {
-                    // The first member alone, and nobody has used it: another Machine begins again.
+                    // It is the first member alone, and nobody has used its etcd: another Machine initializes etcd
+                    // again.
                     (self.world.members[seat], self.world.begun) = (Member::None, false);
                 }
                 if self.world.first == Some(seat) {
@@ -40,7 +41,7 @@ impl State {
         }
         let probes = self.probes();
         for seat in 0..SEATS {
-            // A run begins when the member is known, and ends with an answer.
+            // A run of failures begins when the prober knows which member to expect, and ends with an answer.
             let failing = matches!(
                 probes.seats[seat],
                 Probe::Failing | Probe::LongFailing | Probe::NoLeader | Probe::LongNoLeader
@@ -70,8 +71,8 @@ impl State {
         }
     }
 
-    /// Leaves out what is recorded of removals that were called off, as long as their members are there. Here nobody
-    /// but a manager that was stopped carries one out later.
+    /// Leaves out the records of removals that were called off, as long as their members exist. In the model, only a
+    /// manager that was paused carries out such a removal later.
     fn settle_removals(&mut self) {
         let status = &mut self.etcd.status;
         for (seat, removed) in status.removed.iter_mut().enumerate() {
@@ -84,7 +85,7 @@ impl State {
         }
     }
 
-    /// Without a leader that can lead, the first voter that can is elected.
+    /// If the leader cannot lead, the first voter that can lead is elected.
     fn elect(&mut self) {
         let able = |seat: usize| self.world.members[seat] == Member::Voter && self.world.is_up(seat);
         if !self.world.has_quorum() {
@@ -94,8 +95,8 @@ impl State {
         }
     }
 
-    /// Leaves out seats of which nothing is left. The planner depends on the order of the Machines' numbers, and not on the
-    /// numbers, so nothing changes for it: without this there would be no end to the states.
+    /// Leaves out seats of which nothing is left. The planner depends on the order of the Machines' numbers, and not on
+    /// the numbers, so nothing changes for the planner. Without this there would be no end to the states.
     fn forget(&mut self) {
         for seat in (0..SEATS).rev() {
             if self.machines.is[seat] == Machine::Gone {
@@ -112,7 +113,7 @@ impl State {
                 && !self.etcd.status.endpoints.has(seat)
                 && !self.etcd.in_use.has(seat)
                 && !self.secrets.urls.has(seat);
-            // The last number stays used.
+            // The seats behind it move up, and the highest number that was used is one less.
             if is_left {
                 self.drop(seat);
             }
@@ -139,7 +140,7 @@ impl State {
         if let Some(operation) = &mut self.etcd.status.operation {
             operation.seat -= usize::from(operation.seat > seat);
         }
-        // One that is gone says nothing any more: there are no limits here.
+        // The record of a Machine that is gone does not matter any more: the model has no limits for replacements.
         let remediation = self.etcd.status.remediation.filter(|other| *other != seat);
         self.etcd.status.remediation = remediation.map(|other| other - usize::from(other > seat));
         self.etcd.last_number = self.etcd.last_number.and_then(|last| last.checked_sub(1));
@@ -164,8 +165,8 @@ impl State {
         ]
     }
 
-    /// Puts the Machines that there are in the order of what is true of them, and of what the status remembers of them:
-    /// old ones first, and the leader before the others.
+    /// Sorts the Machines by what is true about them, and by what the status has about them: old ones first, and the
+    /// leader before the others.
     fn sort(&mut self) {
         let there: Vec<usize> = (0..SEATS).filter(|seat| self.machines.is[*seat].exists()).collect();
         for (at, seat) in there.iter().enumerate() {

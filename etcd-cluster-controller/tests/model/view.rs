@@ -1,4 +1,5 @@
-//! From a [`View`] to the [`Observation`] that the shipped planner takes, and from the shipped status back.
+//! Makes the [`Observation`] that the shipped planner takes from a [`View`], and facts from the status that the shipped
+//! code returns.
 
 use crate::moves::MAX_LEARNERS;
 use crate::set::{SEATS, Set};
@@ -29,7 +30,7 @@ const NOW: i64 = 100_000;
 /// `unhealthyAfterSeconds`, and the start-up grace with one second more.
 const LONG: i64 = 60;
 const GRACE: i64 = 601;
-/// Six graces, which is the most that a Machine gets.
+/// Six graces, which is the most that a Machine has, plus one second.
 const ALL_GRACES: i64 = 3_601;
 const CLUSTER_ID: u64 = 0xc;
 /// The infrastructure template of the spec.
@@ -80,18 +81,18 @@ fn ago(seconds: i64) -> Timestamp {
     Timestamp::from_second(NOW - seconds).unwrap_or(Timestamp::UNIX_EPOCH)
 }
 
-/// What has been decided, once for each view.
+/// A decision, made once for each view.
 pub struct Decided {
     pub view: View,
     pub decision: Decision,
-    /// The status that goes with it, and the same if the step has failed.
+    /// The status that goes with the decision, and the status if the step has failed.
     pub status: Status,
     pub status_if_failed: Status,
-    /// The same if the second look has called it off.
+    /// The status if the live state has called the step off.
     pub status_if_off: Status,
 }
 
-/// The shipped planner, with its answers by view.
+/// The shipped planner, with its answers for each view.
 pub struct Book {
     base: Observation,
     numbers: HashMap<View, u32>,
@@ -108,7 +109,7 @@ impl Book {
         self.decided.len()
     }
 
-    /// About how much memory that takes: with the texts of a decision, and the room that lists keep for more.
+    /// About how much memory the book takes, including the texts of decisions, and the room that lists keep for more.
     pub fn bytes(&self) -> usize {
         self.decided.len() * (2 * size_of::<Decided>() + 2 * size_of::<View>() + 512)
     }
@@ -145,7 +146,7 @@ impl Book {
         self.page(number)
     }
 
-    /// What the shipped planner is given.
+    /// The observation that the shipped planner is given.
     pub fn observation(&self, view: &View) -> Observation {
         let mut observation = self.base.clone();
         let etcd = Arc::make_mut(&mut observation.etcd);
@@ -201,7 +202,7 @@ impl Book {
     }
 }
 
-/// An EtcdCluster with its Cluster, certificates and template: they are not what the model is about.
+/// An EtcdCluster with its Cluster, certificates and template, which the model is not about.
 fn base() -> Observation {
     let etcd: EtcdCluster = serde_json::from_value(json!({
         "apiVersion": "etcdcluster.cluster.x-k8s.io/v1beta1", "kind": "EtcdCluster",
@@ -290,7 +291,8 @@ fn probe(view: &View, seat: usize) -> Option<Probed> {
         Probe::Healthy if view.probes.members[seat] == Member::Learner => (report(Ok(())), LONG),
         Probe::Healthy => (report(Ok(())), ALL_GRACES),
         Probe::Failing => (Outcome::MemberFault(MemberFault::Refused), 0),
-        // One that no Machine carries may have a grace besides, and a Machine that is to take its place has one then.
+        // A member that no Machine carries may have a grace in addition. Then a Machine that takes its place has one as
+        // well.
         Probe::LongFailing if is_gone => (Outcome::MemberFault(MemberFault::Refused), LONG + 2 * GRACE),
         Probe::LongFailing => (Outcome::MemberFault(MemberFault::Refused), LONG),
         Probe::NoLeader => (report(Err(MemberFault::NoLeader)), 0),
@@ -321,7 +323,7 @@ fn members(view: &View) -> BTreeMap<u64, Entry> {
     listed.map(|seat| (id(seat), entry(seat))).collect()
 }
 
-/// The status as the API server has it.
+/// The status as the API server would return it.
 fn written(etcd: &Etcd) -> EtcdClusterStatus {
     let facts = &etcd.status;
     let member = |seat: usize| {
@@ -392,7 +394,7 @@ fn written(etcd: &Etcd) -> EtcdClusterStatus {
     }
 }
 
-/// What of a status the planner reads again.
+/// The facts in a status that the planner reads again.
 fn read(status: &EtcdClusterStatus) -> Status {
     let mut facts = Status { initialized: status.initialized, ready: status.ready, ..Status::default() };
     facts.creation_complete = status.creation_complete;
@@ -433,7 +435,7 @@ fn read(status: &EtcdClusterStatus) -> Status {
     facts
 }
 
-/// What is waited for, in a word.
+/// The reason of a plan, in one word.
 pub fn reason(plan: &Plan) -> &'static str {
     match plan {
         Plan::Wait(hold) | Plan::Block(hold) => hold.reason,

@@ -1,4 +1,5 @@
-//! Real sockets: what an error of the system looks like after its way through three libraries is not to be guessed.
+//! These tests use real sockets, because what an error of the system looks like after three libraries have passed it on
+//! cannot be guessed.
 
 use super::*;
 use crate::etcd_access::fake::{FakeMember, LIST, RANGE, Reply, STATUS, ca, list, status, voter};
@@ -104,7 +105,7 @@ async fn a_member_without_a_quorum_is_told_from_one_that_is_gone() {
         let report = probe(&ca, &leaderless.url).await.unwrap();
         assert_eq!((report.identity, report.linearizable), (Ok(()), Err(fault)));
     }
-    // Where users are needed, permission is checked after the quorum has been asked.
+    // If etcd requires users, it checks permissions after the quorum has answered.
     leaderless.becomes(|path| match path {
         STATUS => Reply::Json(200, status(0xc, 1, 2)),
         _ => Reply::Json(400, json!({"code": 3, "message": "etcdserver: user name is empty"})),
@@ -131,7 +132,7 @@ async fn ports_that_refuse_or_are_silent_are_theirs() {
     let ca = ca();
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let url = format!("https://{}", listener.local_addr().unwrap());
-    // The kernel accepts; nobody answers the TLS handshake.
+    // The kernel accepts the connection, but no process answers the TLS handshake.
     assert_eq!(theirs(probe(&ca, &url).await), MemberFault::NoAnswerInTime { seconds: 3 });
     drop(listener);
     assert_eq!(theirs(probe(&ca, &url).await), MemberFault::Refused);
@@ -161,7 +162,7 @@ async fn a_client_certificate_that_is_refused_may_be_the_fault_of_either() {
     assert!(probe(23, &member).await.is_ok(), "a certificate is valid from a day ago");
     for (hours, member) in [(25, &member), (0, &distrustful)] {
         let fault = probe(hours, member).await.unwrap_err();
-        // The alert can be lost if the connection is reset behind it.
+        // The alert can be lost if the connection is reset right after it.
         let is_lost = matches!(fault, Fault::Theirs(MemberFault::Closed(_)));
         assert!(is_lost || matches!(fault, Fault::Either(Distrust::ClientCertificateRefused(_))), "{fault:?}");
     }
@@ -232,7 +233,7 @@ async fn a_name_that_cannot_be_resolved_blames_nobody() {
     assert!(matches!(fault, Fault::Ours(OurFault::Internal(_))), "{fault:?}");
 }
 
-/// In a process of its own, as the limit holds for a whole process.
+/// The test runs in its own process, because the limit holds for the whole process.
 #[test]
 fn want_of_file_descriptors_blames_nobody() {
     let program = std::env::current_exe().unwrap();

@@ -36,7 +36,7 @@ async fn discard(client: &Client) -> Result<Outcome> {
     place.discard(NAME).await
 }
 
-/// The outcome where there are these objects, and the plurals of what is deleted.
+/// The outcome with these objects, and the plurals of what is deleted.
 async fn discarded(objects: Vec<(&'static str, Value)>) -> (Outcome, Vec<String>) {
     let (client, asked) = having(objects).await;
     let outcome = discard(&client).await.unwrap();
@@ -71,7 +71,7 @@ async fn what_a_machine_may_be_made_of_stays() {
     assert_eq!(discarded(vec![config(&[]), infrastructure(&[])]).await, (Outcome::Outdated, vec![]), "a person's");
 }
 
-/// The message where there are these objects, and the name counts as taken.
+/// The message with these objects, where the name counts as taken.
 async fn kept(objects: Vec<(&'static str, Value)>) -> String {
     match discarded(objects).await {
         (Outcome::Blocked(hold), deleted) if hold.reason == reasons::NAME_TAKEN && deleted.is_empty() => hold.message,
@@ -79,7 +79,7 @@ async fn kept(objects: Vec<(&'static str, Value)>) -> String {
     }
 }
 
-/// A Machine that was deleted by force is not among the owners: the garbage collector has taken it out of them.
+/// A Machine that was deleted by force is not among the owners: the garbage collector has removed it from them.
 #[tokio::test]
 async fn what_a_member_may_run_on_stays() {
     let ours = [owner("EtcdCluster", "etcd-uid")];

@@ -1,4 +1,4 @@
-//! What is found in place of an object that was to be made.
+//! Existing objects with the name of an object that is to be created.
 
 use super::*;
 use crate::execute::fake_api::{deletions, having, server};
@@ -47,8 +47,8 @@ async fn what_is_left_over_is_used_or_deleted_or_left_alone() {
     assert!(asked.is_empty(), "a member may run on it: {asked:?}");
 }
 
-/// The outcome for a config that the spec has overtaken, beside its infrastructure and this Machine, and the plurals of what
-/// is deleted.
+/// The outcome for a leftover config that no longer matches the spec, beside its infrastructure machine and this
+/// Machine; and the plurals of what is deleted.
 async fn overtaken(machine: Option<Value>) -> (Outcome, Vec<String>) {
     let mut story = Story::new(3);
     let Template::Found { template, clones } = story.observation.template.clone() else { panic!("no template") };
@@ -78,7 +78,7 @@ async fn overtaken(machine: Option<Value>) -> (Outcome, Vec<String>) {
 async fn a_config_that_is_left_over_does_not_go_without_its_infrastructure() {
     let both = ["localmachines", "etcdadmconfigs"].map(str::to_owned).to_vec();
     assert_eq!(overtaken(None).await, (Outcome::Outdated, both));
-    // Nothing is tried again and again, and a person is told.
+    // The step is not tried again and again: it is reported to a person.
     let (outcome, deleted) = overtaken(Some(json!({"metadata": {"name": "demo-etcd-0"}}))).await;
     let Outcome::Blocked(hold) = &outcome else { panic!("{outcome:?}") };
     assert!(hold.reason == reasons::NAME_TAKEN && hold.message.starts_with("Machine demo-etcd-0 exists"), "{hold:?}");

@@ -1,14 +1,14 @@
-//! Runs of probes with the same result, counted by time without gaps.
+//! Runs of probes with the same result. A run lasts only as long as there is no gap in time.
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use std::time::Duration;
 
 /// Two probes further apart than this many intervals belong to different runs.
 const GAP_INTERVALS: u32 = 3;
-/// The least gap that ends a run: a probe of a silent member with two addresses alone takes 10 s.
+/// The shortest gap that ends a run. One probe of a silent member with two addresses already takes 10 s.
 const LEAST_GAP: Duration = Duration::from_secs(30);
 
-/// How a member has been doing.
+/// The result that the probes of a run have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunKind {
     /// All probes found it healthy.
@@ -21,9 +21,9 @@ pub enum RunKind {
 
 /// A run of probes with the same result.
 ///
-/// Invariant: between `since` and `last` no probe said otherwise, and no two probes that count are further apart than
-/// three intervals (or 30 s, if that is more). Probes that found out nothing do not count: a short spell of them leaves
-/// the run as it is, a longer one ends it.
+/// Invariant: between `since` and `last` no probe found another result, and no two probes that count are further apart
+/// than three intervals (or 30 s, if that is more). Probes with the result Unknown do not count: a few of them leave
+/// the run as it is, and a longer time with nothing else ends it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
     /// The result.
@@ -41,14 +41,14 @@ impl Run {
         Self { kind, since: at, last: at }
     }
 
-    /// The run after another probe of this kind, at this time, with this interval between probes.
+    /// The run after another probe with the result `kind`, at the time `at`, with `interval` between probes.
     #[must_use]
     pub fn next(self, kind: RunKind, at: Timestamp, interval: Duration) -> Self {
         let without_gap = self.is_current(at, interval);
         match kind {
             _ if kind == self.kind && without_gap => Self { last: at, ..self },
             RunKind::Unknown if without_gap => self,
-            // Not knowing has no gaps.
+            // A run of Unknown has no gaps: time without a probe is unknown as well.
             RunKind::Unknown if self.kind == kind => Self { last: at, ..self },
             _ => Self::new(kind, at),
         }
@@ -60,7 +60,7 @@ impl Run {
         if self.is_current(now, interval) { self.kind } else { RunKind::Unknown }
     }
 
-    /// The same run, of which only what has happened from this time on counts.
+    /// The same run, counted from `from` on only.
     #[must_use]
     pub fn counted_from(self, from: Timestamp) -> Self {
         Self { since: self.since.max(from), ..self }
@@ -79,7 +79,7 @@ impl Run {
     }
 
     fn is_current(&self, at: Timestamp, interval: Duration) -> bool {
-        // A clock that is set back by as much makes a gap too: nobody knows what was between.
+        // A clock that is set back by as much makes a gap as well: what happened in between is not known.
         let gap = SignedDuration::try_from(interval.saturating_mul(GAP_INTERVALS).max(LEAST_GAP));
         at.duration_since(self.last).abs() <= gap.unwrap_or(SignedDuration::MAX)
     }
@@ -156,8 +156,8 @@ mod tests {
     }
 
     proptest! {
-        /// What a failing run claims is borne out by the history: failing probes from its beginning to its end, nothing
-        /// healthy among them, and no gap.
+        /// A failing run is true to the history: failing probes at its beginning and its end, no healthy probe and no
+        /// gap in between.
         #[test]
         fn a_failing_run_is_true_to_the_history(steps in prop::collection::vec((0_i64..50, kinds()), 1..40)) {
             let mut second = 0;
@@ -172,12 +172,13 @@ mod tests {
                 prop_assert!(failing.windows(2).all(|pair| pair[1] - pair[0] <= 30));
                 let inside = during.iter().filter(|(second, _)| run.since < at(*second) && at(*second) < run.last);
                 prop_assert!(inside.into_iter().all(|(_, kind)| *kind != Healthy));
-                // And it is not outdated by anything that was known later.
+                // No later probe has found anything else.
                 prop_assert!(history.iter().all(|(second, kind)| at(*second) <= run.last || *kind == Unknown));
             }
         }
 
-        /// A failing member is found out: failing probes within every interval reach any limit in time.
+        /// A member that fails throughout is found out: if probes come without a gap, the run becomes as long as any
+        /// limit.
         #[test]
         fn a_member_that_fails_throughout_is_found_out(steps in prop::collection::vec(1_i64..=30, 1..60)) {
             let mut second = 0;

@@ -1,6 +1,6 @@
-//! How many Machines may be on their way at a time (rule 2). Learners that catch up side by side are faster, and safer too:
-//! etcd takes another member only when all voters have been connected for 5 s, so a cluster that grows one by one spends that
-//! time, and the boot of the next machine, with an even number of voters.
+//! How many Machines may be on their way at a time (rule 2). Learners that catch up side by side are faster and safer:
+//! etcd accepts another member only when all voters have been connected for 5 s, so a cluster that grows one by one has
+//! an even number of voters for that time, and while the next machine boots.
 
 use super::{Machines, Progress, is_late};
 use crate::observation::Probe;
@@ -8,8 +8,8 @@ use crate::plan::{View, repair};
 use crate::quorum::survives;
 use crate::roster::Seat;
 
-/// With a larger database, learners come one at a time: the leader sends each of them all of it. A link of 1 Gbit/s carries
-/// this much in a second, which is etcd's default election timeout.
+/// With a larger database, learners come one at a time, because the leader sends the whole database to each of them. A
+/// link of 1 Gbit/s carries this much in one second, which is etcd's default election timeout.
 const LARGE_DATABASE_BYTES: i64 = 100 << 20;
 
 /// Whether another Machine may be admitted beside those that are on their way.
@@ -18,7 +18,7 @@ pub(super) fn takes_another(view: &View<'_>, machines: &Machines<'_, '_>) -> boo
     if coming.peek().is_none() {
         return true;
     }
-    // Somebody has to look into these first.
+    // A person has to look into these first.
     let is_stuck = coming.any(|(_, machine, state)| match state {
         Progress::Missing => true,
         Progress::Learner => is_late(view.observation, machine),
@@ -28,8 +28,9 @@ pub(super) fn takes_another(view: &View<'_>, machines: &Machines<'_, '_>) -> boo
     !is_stuck && come < most(view) && keeps_quorum(view, come + 1)
 }
 
-/// How many may be on their way. One that joins in the place of a failed voter comes alone, and so does one beside a voter
-/// that no Machine carries: its limit is not known. A database of unknown size is large.
+/// How many Machines may be on their way. A Machine that takes the place of a failed voter comes alone. So does a
+/// Machine beside a voter that no Machine carries, because the learner limit of that voter is not known. A database of
+/// unknown size counts as large.
 fn most(view: &View<'_>) -> usize {
     let size = |seat: &Seat<'_>| seat.probe.and_then(Probe::report).map(|report| report.database_size);
     let is_small = view.roster.voters().all(|seat| size(seat).is_some_and(|size| size <= LARGE_DATABASE_BYTES));
@@ -38,9 +39,10 @@ fn most(view: &View<'_>) -> usize {
     if alone { 1 } else { view.observation.max_learners() }
 }
 
-/// Whether the voters of now that are well and stay are a quorum also when so many new ones vote, and all of these fail at
-/// once: what is wrong with one may be wrong with all, and each machine promotes its own learner, whatever we see by then. A
-/// single voter is not a quorum beside even one new voter. Two new ones are not worse, and get over that sooner.
+/// Whether the present voters that are well and stay are still a quorum if `come` new members vote, and all of these
+/// fail at the same time. What is wrong with one of them may be wrong with all, and each machine promotes its own
+/// learner, whatever this controller knows by then. A single voter is not a quorum beside even one new voter. Two new
+/// voters are not worse, and get past that state sooner.
 fn keeps_quorum(view: &View<'_>, come: usize) -> bool {
     let voters = view.roster.voters().count();
     let stay = view.roster.voters().filter(|seat| seat.is_well() && !seat.is_leaving() && !seat.released).count();

@@ -1,4 +1,4 @@
-//! What growth waits for, in words: which Machine, how its member answers, since when, and what happens next.
+//! Messages about what growth waits for: which Machine, how its member answers, since when, and what happens next.
 
 use super::{Machines, Progress, is_late, missing_since};
 use crate::observation::{Observation, Probe};
@@ -88,11 +88,11 @@ pub(super) fn waiting_for(
     }
 }
 
-/// How long after an EtcdCluster its template may come without anyone being warned. Both stand in one file, often in this
-/// order, and `kubectl apply` has a request for each.
+/// How long after its EtcdCluster a template may be created without a warning. Both are often in one file, in this
+/// order, and `kubectl apply` sends a request for each.
 const APPLIED_TOGETHER: SignedDuration = SignedDuration::from_secs(10);
 
-/// There is no template: somebody has to do something about it, unless the EtcdCluster has just been created.
+/// The answer if there is no template: a person has to create it, unless the EtcdCluster has just been created.
 pub(super) fn without_template(observation: &Observation, message: &str) -> Plan {
     let created = observation.etcd.metadata.creation_timestamp.as_ref();
     let age = created.map(|created| observation.now.duration_since(created.0));
@@ -127,13 +127,13 @@ pub(super) fn waiting_for_room(view: &View<'_>) -> Plan {
     wait(reasons::WAITING_FOR_SAFE_REMOVAL, message)
 }
 
-/// Until when a Machine has to become a member. `None`: its grace does not run.
+/// When a Machine's grace ends, in which it has to become a member. `None`: its grace does not run.
 fn end_of_running_grace(observation: &Observation, machine: &MachineView) -> Option<Timestamp> {
     let runs = observation.is_admitted(machine) && observation.is_in_grace(machine);
     observation.end_of_grace(machine).filter(|_| runs)
 }
 
-/// The Machines whose grace is over, and that etcd has never heard of.
+/// The Machines whose grace is over, and that have never become members.
 pub(super) fn not_booting(view: &View<'_>, machines: &Machines<'_, '_>) -> Option<Plan> {
     let stuck = machines.0.iter().filter(|(_, _, state)| *state == Progress::NotBooting);
     let one = |(seat, machine, _): &(&Seat<'_>, &MachineView, Progress)| {
@@ -150,7 +150,7 @@ pub(super) fn not_booting(view: &View<'_>, machines: &Machines<'_, '_>) -> Optio
     })
 }
 
-/// Since when a Machine could have booted, what has not happened within its grace, and how its member has answered lately.
+/// Since when a Machine could have booted, what has not happened within its grace, and how its member last answered.
 fn late(observation: &Observation, seat: &Seat<'_>, machine: &MachineView, what: &str) -> String {
     let could_boot = observation.could_boot_since(machine).map(|since| format!("could boot at {since:.0}, and "));
     format!(
@@ -162,8 +162,8 @@ fn late(observation: &Observation, seat: &Seat<'_>, machine: &MachineView, what:
     )
 }
 
-/// How the member of a Machine has answered lately, if it is not well; and since when, if its latest check belongs to
-/// the run that lasts.
+/// How the member of a Machine last answered, if it is not well; and since when, if its latest check belongs to the
+/// present run.
 fn answer(observation: &Observation, seat: &Seat<'_>) -> String {
     let since = |probe: &Probe| {
         let lasts = probe.run.kind_at(observation.now, observation.interval()) == probe.outcome.kind();

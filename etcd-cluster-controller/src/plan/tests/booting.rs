@@ -70,7 +70,7 @@ fn a_machine_that_is_held_back_is_made_again_from_a_corrected_spec() {
         Plan::Do(Step::DeleteHeldBack { name, .. }) => Some(name),
         _ => None,
     };
-    // The first does not boot; whoever corrects the spec will delete it.
+    // The first Machine does not boot. The person who corrects the spec deletes it.
     let mut story = Story::new(3);
     (0..3).for_each(|index| story.held_back(index));
     story.bootstrap(0);
@@ -82,13 +82,13 @@ fn a_machine_that_is_held_back_is_made_again_from_a_corrected_spec() {
         story.delete_at_once(index);
     }
     assert_eq!(deletes(&story), None, "the one that has its data may be a member any moment");
-    // If it has gone already, the next comes before it initializes.
+    // If the first Machine has gone already, the next one is made again before it initializes etcd.
     let mut story = Story::new(3);
     (1..3).for_each(|index| story.held_back(index));
     story.etcd().spec.etcdadm_config_spec.version = Some("3.6.15".to_owned());
     story.annotate(names::PINNED_VERSION_ANNOTATION, "3.6.15");
     assert_eq!(deletes(&story), Some(name(1)));
-    // And beside voters, before one is admitted.
+    // Beside voters, a Machine is made again before it is admitted.
     let mut story = Story::with_voters(3, 1);
     story.held_back(1);
     story.etcd().spec.etcdadm_config_spec.version = Some("3.6.15".to_owned());
@@ -147,7 +147,7 @@ fn a_closed_port_is_told_with_its_address_and_the_deadline() {
     }
 }
 
-/// A time that moved would have the status written at every look.
+/// A time that moved would cause a write of the status in every reconcile.
 #[test]
 fn it_is_told_since_when_and_that_stays_so() {
     let joining = || {
@@ -184,7 +184,7 @@ fn it_is_told_since_when_and_that_stays_so() {
     }
 }
 
-/// What keeps this controller from asking has not lasted for as long as what it has seen before.
+/// The fault that keeps this controller from asking has not lasted for as long as the earlier result.
 #[test]
 fn no_time_is_told_of_a_check_that_says_something_else_than_those_before() {
     let mut story = Story::with_voters(3, 1);
@@ -201,7 +201,8 @@ fn no_time_is_told_of_a_check_that_says_something_else_than_those_before() {
 #[test]
 fn a_port_that_stays_closed_is_told_when_the_grace_is_over_too() {
     let refused = || Outcome::MemberFault(MemberFault::Refused);
-    // Without the first there is nothing to join; a later one is passed by. And a learner is waited for.
+    // The first Machine is waited for, because without it there is nothing to join. A later one is passed over. A
+    // learner is waited for.
     let mut first = Story::new(3);
     first.machine(0);
     let mut later = Story::with_voters(3, 2);

@@ -25,7 +25,7 @@ fn deleted_by_us(story: &mut Story, index: usize) {
     machine.annotations.insert(names::DELETED_FOR_ANNOTATION.to_owned(), "it does not match the spec".to_owned());
 }
 
-/// What a person has to know: whom the alarm is about, and what ends it.
+/// What a person has to know: which member the alarm names, and what ends it.
 fn says_what_to_do(text: &str) {
     for part in ["alarm CORRUPT of member demo-etcd-1 (101", "hashkv", "delete the Machine", "etcdctl alarm disarm"] {
         assert!(text.contains(part), "{part} is missing in {text}");
@@ -157,8 +157,8 @@ fn a_voter_that_fails_keeps_its_copy() {
     assert!(deletes(&story.plan()).is_none(), "nor does the failed one go: {:?}", story.plan());
 }
 
-/// Nothing keeps the copy of one whose Machine is gone, and that has failed. One that never had a Machine of ours may have
-/// the right one, and so may one that answers.
+/// Nothing keeps the copy of a failed member whose Machine is gone. A member that never had a Machine of ours may have
+/// the right copy, and so may a member that answers.
 #[test]
 fn one_whose_machine_is_gone_leaves_when_it_has_failed_and_one_that_never_had_one_stays() {
     let refused = || Outcome::MemberFault(MemberFault::Refused);
@@ -247,7 +247,7 @@ fn old_members_of_a_rollout_stay_until_a_person_has_decided() {
     let mut disarmed = story.clone();
     disarmed.alarms(&[]);
     has_begun_to_leave(&mut disarmed, 1);
-    // A person gives just this one up.
+    // A person gives up just this member.
     story.observation.machines.get_mut(&name(1)).unwrap().annotations.remove(names::DELETED_FOR_ANNOTATION);
     has_begun_to_leave(&mut story, 1);
     has_left(&mut story, 1);
@@ -257,7 +257,7 @@ fn has_begun_to_leave(story: &mut Story, index: usize) {
     assert!(begins(&story.plan(), OperationKind::RemoveMember, id(index)), "{:?}", story.plan());
 }
 
-/// Nobody who stays could take leadership over: it would go in circles, and no replacement would come.
+/// No member that stays could take over leadership: it would go in circles, and no replacement would join.
 #[test]
 fn where_all_are_given_up_another_one_joins() {
     let mut story = Story::with_voters(3, 3);
@@ -282,7 +282,8 @@ fn leadership_that_does_not_leave_a_wrong_copy_is_told() {
     assert_eq!(step(&mut story), Plan::Do(Step::Finish(None)));
 }
 
-/// The new members of a rollout are there, and it does not go on before a person has decided: whom that is about goes.
+/// A rollout has a new member, and does not go on until a person has decided. The member that the person decides on
+/// leaves.
 #[test]
 fn no_endpoint_keeps_a_wrong_copy_that_a_person_gives_up_where_enough_others_stay() {
     let mut story = outdated(3, true);

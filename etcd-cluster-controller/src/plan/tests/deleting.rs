@@ -54,7 +54,7 @@ fn a_running_etcd_is_deleted_only_with_a_persons_word() {
 fn a_begun_etcd_whose_cluster_lost_hold_of_it_is_not_deleted_without_a_persons_word() {
     let mut story = Story::with_voters(3, 3);
     story.etcd().metadata.deletion_timestamp = Some(Time(story.observation.now));
-    // Nothing is read of an etcd whose Cluster does not name it.
+    // etcd is not read if its Cluster does not name it.
     story.observation.init_urls = None;
     let (message, living) = (String::new(), Some("demo".to_owned()));
     let links = [

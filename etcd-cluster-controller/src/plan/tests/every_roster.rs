@@ -1,6 +1,6 @@
 //! Every roster of up to four seats that are not well, beside healthy ones, up to eleven in all, which is the peak of a
-//! surge at seven. Whatever the plan does there is judged by the rules for etcd (`docs/rules.md`), said again in terms
-//! of who is there; and so is what it does next, where a step only writes down what comes.
+//! surge at seven. The rules for etcd (`docs/rules.md`), written again in terms of the seats, judge everything that the
+//! plan does there. If a step only records what comes, they judge the next step too.
 //!
 //! The model visits what can be reached from a few starts. Here it does not matter how a roster came about.
 
@@ -19,15 +19,15 @@ use std::collections::BTreeMap;
 
 /// The most seats that are not well.
 const MOST: usize = 4;
-/// How many steps are followed: a replacement is begun, its Machine made, and admitted.
+/// How many steps are followed: a replacement is begun, its Machine is created, and the Machine is admitted.
 const FOLLOWED: usize = 3;
-/// Seconds for which all has been as it is: longer than every grace.
+/// For how many seconds everything has been as it is: longer than every grace.
 const AGE: i64 = 5_000;
-/// How long a learner has answered that is well: less than it may take.
+/// For how many seconds a healthy learner has answered: less than it may take.
 const LEARNS: i64 = 60;
 /// The highest number that a name has had.
 const LAST: u64 = 20;
-/// What the EtcdClusters of the fixture have recorded.
+/// The learner limit that the EtcdClusters of the fixture have recorded.
 const MAX_LEARNERS: usize = 3;
 
 /// How many more failures voters survive.
@@ -62,7 +62,7 @@ impl Tally {
 #[derive(Clone)]
 struct Setting {
     story: Story,
-    /// Of each seat, by the number in its name.
+    /// The kind of each seat, by the number in its name.
     kinds: Vec<Kind>,
     leader: usize,
     /// The seat whose replacement was begun.
@@ -76,8 +76,8 @@ impl Setting {
         let mut story = Story::with_voters(replicas, healthy);
         story.annotate(names::LAST_NAME_NUMBER_ANNOTATION, &LAST.to_string());
         story.observation.init_cluster_id = Some(hex(CLUSTER_ID));
-        // A Machine of which nothing is known matches the spec. To compare them takes longer than all the rest, and who
-        // has no condition was never paused.
+        // A Machine of which nothing is known matches the spec: to compare the Machines would take longer than all the
+        // rest. An EtcdCluster without conditions was never paused.
         story.observation.configs.clear();
         story.etcd().status.get_or_insert_default().conditions.clear();
         story.pass(AGE);
@@ -209,12 +209,12 @@ impl Setting {
         self.count(Kind::stays) + self.made - usize::from(self.replacing.is_some())
     }
 
-    /// A quorum looks bad at once.
+    /// As many voters as a quorum has look bad at the same time.
     fn is_frozen(&self) -> bool {
         self.voters() - self.well() > self.voters() / 2
     }
 
-    /// Goes on with every multiset of these kinds, and decides where there are so many seats.
+    /// Visits every multiset of these kinds, and decides where the number of seats is one of `sizes`.
     fn visit(&self, kinds: &[Kind], more: usize, sizes: &[usize], tally: &mut Tally) {
         let seats = self.kinds.len();
         if sizes.contains(&seats) {
@@ -260,7 +260,7 @@ impl Setting {
         }
     }
 
-    /// What is there after a step that changes nothing of etcd yet. `None`: it is followed no further.
+    /// The setting after a step that changes nothing of etcd yet. `None`: the step is not followed any further.
     fn having_done(&self, step: Step) -> Option<Self> {
         let mut next = self.clone();
         match step {
@@ -289,7 +289,7 @@ impl Setting {
         assert!(holds, "{says}: {step:?} of {}", self.describe());
     }
 
-    /// What a step is, if the rules allow it.
+    /// The name of a step in the tally. Fails if the rules do not allow the step.
     fn judged(&self, step: &Step) -> &'static str {
         let kinds = &self.kinds;
         if let Some(operation) = self.operation() {
@@ -300,7 +300,7 @@ impl Setting {
             };
             self.rule(hex(id) == operation.member_id, step, "one change at a time: what was begun comes first");
         }
-        // One Machine too many is deleted as soon as it is known how every voter is: our hook keeps it for rule 1.
+        // A surplus Machine is deleted as soon as the health of every voter is known: our hook keeps it for rule 1.
         let adds = matches!(step, Step::CreateMachine { .. } | Step::Admit { .. });
         let waits = matches!(step, Step::DeleteMachine { why: WhyDeleted::Surplus, .. });
         self.rule(adds || waits || !self.is_frozen(), step, "rule 4: a quorum looks bad, and is left alone");
@@ -355,8 +355,8 @@ impl Setting {
         }
     }
 
-    /// Rule 1: afterwards at least as many failures are survived as now, or as many as a healthy cluster does. Who is
-    /// not known to be well counts as down, but for the member itself: etcd may live on it.
+    /// Rule 1: afterwards etcd survives at least as many failures as now, or as many as a healthy cluster does. A voter
+    /// that is not known to be well counts as down, except for the member itself: the quorum may depend on it.
     fn keeps_tolerance(&self, at: usize) -> bool {
         let (kind, voters, well) = (self.kinds[at], self.voters(), self.well());
         let now = tolerance(voters, well + usize::from(kind.is_doubtful()));
@@ -373,7 +373,7 @@ impl Setting {
         self.rule(self.keeps_tolerance(at), step, "rule 1: no removal lowers the tolerance");
     }
 
-    /// Only one that is late, and may vote and go without taking the quorum with it.
+    /// Only a late Machine may be let go, and only if it does not take the quorum with it when it votes and goes.
     fn may_be_let_go(&self, at: usize, step: &Step) -> &'static str {
         let late = Kind { role: Role::Unstarted, health: Health::Down, machine: Machine::Deleting };
         self.rule(self.kinds[at] == late, step, "nobody is let go that is a member, or may become one in time");
@@ -412,8 +412,9 @@ impl Setting {
         }
     }
 
-    /// Rule 2: learners may catch up side by side, as many as `max-learners` says, while nobody is replaced. If all of them
-    /// vote and fail, those that are well and stay are a quorum; beside a single voter two may come.
+    /// Rule 2: learners may catch up side by side, as many as `max-learners` says, while no voter is replaced. If all
+    /// of them vote and fail, the voters that are well and stay have to be a quorum. Beside a single voter, two may
+    /// come.
     fn takes_several(&self) -> bool {
         let come = self.count(Kind::comes) + 1;
         let stay = self.count(|kind| kind.is_well() && kind.stays());
@@ -423,8 +424,9 @@ impl Setting {
         come <= MAX_LEARNERS && !alone && (!outvote || (self.voters(), stay, come) == (1, 1, 2))
     }
 
-    /// Rule 2: one more is taken in only beside voters that are well, or on their way out; never beside one that no
-    /// Machine carries, but for a voter that has failed and makes way; nor while one that goes may still join.
+    /// Rule 2: a member is added only beside voters that are well, or on their way out. It is never added beside a
+    /// member that no Machine carries, except for a voter that has failed and makes way; nor while a Machine that is on
+    /// its way out may still join.
     fn takes_more(&self, step: &Step) {
         let is_replaced = |kind: Kind| self.replacing.is_some() && kind.has_failed();
         let ails = |kind: Kind| kind.votes() && kind.stays() && !kind.is_well() && !is_replaced(kind);
@@ -436,7 +438,7 @@ impl Setting {
     }
 }
 
-/// What is done of rosters that are complete, or not.
+/// What the plan does with rosters of as many seats as wanted, fewer or more.
 const ALL: [&str; 11] = [
     "frozen",
     "begun",
@@ -451,8 +453,8 @@ const ALL: [&str; 11] = [
     "admissions",
 ];
 
-/// For so many members wanted, every roster of so many seats, healthy ones included. All of these things are done
-/// there.
+/// Judges every roster of these numbers of seats, healthy ones included, for each wanted number of members. Everything
+/// in `done` has to occur.
 fn judges(wanted: &[(i32, &[usize])], done: &[&str]) {
     let mut tally = Tally::default();
     for (replicas, sizes) in wanted {
@@ -466,7 +468,8 @@ fn judges(wanted: &[(i32, &[usize])], done: &[&str]) {
     }
 }
 
-// As many seats as are wanted, one more, as many as at the peak of a surge, and where fewer or more were wanted before.
+// The sizes: as many seats as wanted, one more, as many as at the peak of a surge, and as many as there are if fewer or
+// more were wanted before.
 
 #[test]
 fn of_one_and_three() {
@@ -483,7 +486,7 @@ fn of_seven() {
     judges(&[(7, &[7, 8])], &ALL);
 }
 
-/// Nobody else comes there, and no quorum can look bad.
+/// No Machine joins there, and no quorum can look bad.
 #[test]
 fn of_seven_at_the_peak_of_a_surge() {
     judges(&[(7, &[11])], &["begun", "removals", "moves", "let go", "surplus"]);

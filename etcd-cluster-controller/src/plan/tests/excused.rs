@@ -1,5 +1,5 @@
-//! A quorum is lost and comes back, and somebody goes on failing, as stories: what was while there was none is held
-//! against nobody.
+//! Stories about a quorum that is lost and comes back while a member goes on failing. Failures while there was no
+//! quorum are held against no member.
 
 use super::reason;
 use super::repairing::{begins, deletes, step};
@@ -14,15 +14,16 @@ use api::etcd_cluster::Health;
 use k8s_openapi::jiff::Timestamp;
 use std::ops::Range;
 
-/// All have failed for ten minutes, as there was no quorum. Then the first two have one again, and the third goes on
-/// failing.
+/// All members have failed for ten minutes, because there was no quorum. Then the first two have a quorum again, and
+/// the third goes on failing.
 fn returning() -> Story {
     let mut story = Story::with_voters(3, 3);
     without_a_quorum(&mut story, 0..3, 600);
     story
 }
 
-/// There is no quorum for so long, in which these fail and the member list cannot be read. Then the first two answer.
+/// There is no quorum for this time, in which the members `failing` fail and the member list cannot be read. Then the
+/// first two answer.
 fn without_a_quorum(story: &mut Story, failing: Range<usize>, seconds: i64) {
     let list = story.observation.membership.clone();
     failing.for_each(|index| story.failing(index, "no leader"));
@@ -41,7 +42,7 @@ fn verdict_of(story: &Story, index: usize) -> Verdict {
     roster(&story.observation).by_member(id(index)).unwrap().verdict.clone()
 }
 
-/// Nobody is blamed, and it is said why.
+/// No member is replaced, and the message says why.
 fn is_waited_for(story: &Story) {
     let plan = story.plan();
     assert_eq!(reason(&plan), reasons::WAITING_FOR_HEALTHY_MEMBERS, "{plan:?}");
@@ -65,7 +66,7 @@ fn one_that_comes_back_later_than_the_quorum_stays() {
     assert_eq!(story.plan(), Plan::Steady);
 }
 
-/// Whoever fails is replaced when a minute is over, and not before.
+/// The member that fails is replaced when a minute is over, and not before.
 fn is_replaced_in_a_minute(story: &mut Story) {
     story.pass(59);
     assert_eq!(begins(&story.plan()), None);
@@ -88,7 +89,7 @@ fn one_that_goes_on_failing_is_replaced_in_its_time() {
     assert_eq!(begins(&step(&mut story)), Some((name(2), 0)));
 }
 
-/// By a clock that was set back, the quorum would be there from a time on that is yet to come.
+/// By a clock that was set back, the quorum would be there since a time in the future.
 #[test]
 fn a_clock_that_is_set_back_excuses_nobody_for_longer() {
     let mut story = returning();
@@ -117,8 +118,8 @@ fn each_time_that_the_quorum_is_lost_the_time_begins_again() {
     is_replaced_in_a_minute(&mut story);
 }
 
-/// A read of the one needs the other: as long as one of them succeeds there is a quorum, also where this controller's own
-/// ways to them are bad.
+/// A read through one of the two needs the other. As long as one of the reads succeeds, there is a quorum, even if this
+/// controller's own connections to them are bad.
 #[test]
 fn neighbours_whose_checks_fail_now_and_then_excuse_nobody() {
     let mut story = Story::with_voters(3, 3);
@@ -128,7 +129,7 @@ fn neighbours_whose_checks_fail_now_and_then_excuse_nobody() {
     story.pass(10);
     story.healthy(1);
     assert_eq!(begins(&story.plan()), Some((name(2), 0)));
-    // The one after the other.
+    // One fails after the other.
     let mut story = Story::with_voters(3, 3);
     story.failing(2, "down");
     story.pass(40);
@@ -141,7 +142,7 @@ fn neighbours_whose_checks_fail_now_and_then_excuse_nobody() {
     assert_eq!(begins(&story.plan()), Some((name(2), 0)));
 }
 
-/// Of an even number one that is unhealthy leaves at once, and one that no Machine carries is not counted on.
+/// Of an even number of voters, an unhealthy one leaves immediately, and one that no Machine carries is not counted on.
 #[test]
 fn beside_a_voter_that_no_machine_carries_nobody_is_blamed_either() {
     let mut story = Story::with_voters(3, 3);
@@ -199,7 +200,7 @@ fn learners_and_members_without_a_machine_are_excused_too() {
     assert_eq!(are_unhealthy(&story), [true, true]);
 }
 
-/// Nobody is removed without a quorum; and people are told who fails.
+/// No member is removed without a quorum, and the members that fail are reported.
 #[test]
 fn nobody_is_excused_while_there_is_no_quorum() {
     let mut story = Story::with_voters(1, 1);

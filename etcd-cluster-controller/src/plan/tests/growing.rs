@@ -25,7 +25,7 @@ enum Happening {
     Delete(usize),
     /// A Machine that was deleted is gone. Its member stays in etcd's list: nobody removes it.
     Gone(usize),
-    /// The manager is started again, and has asked nobody yet.
+    /// The manager restarts, and has probed no member yet.
     Restart,
     InitSecretLost,
     SpecChanged,
@@ -46,7 +46,7 @@ fn happening() -> impl Strategy<Value = Happening> {
     ]
 }
 
-/// That, and what users do, and others who may write.
+/// The same, and what users and other writers do.
 fn interference() -> impl Strategy<Value = Happening> {
     prop_oneof![
         8 => happening(),
@@ -105,7 +105,7 @@ impl World {
         match *happening {
             Happening::Address(index) if self.is_admitted(index) => self.story.address(index),
             Happening::Join(index) if self.is_admitted(index) && !self.is_member(index) && self.hidden.is_none() => {
-                // Without its data it could not.
+                // Without bootstrap data it cannot join.
                 if !self.story.observation.bootstrapped.contains_key(&name(index)) {
                     self.story.bootstrap(index);
                 }
@@ -183,7 +183,7 @@ impl World {
             .collect()
     }
 
-    /// Does what is planned, after it has been found safe, and gives the status that is written.
+    /// Checks that the planned step is safe, does it, and returns the status that is written.
     fn reconcile(&mut self) -> Result<EtcdClusterStatus, TestCaseError> {
         let wanted = usize::try_from(self.story.observation.etcd.spec.replicas).unwrap();
         let decision = crate::plan::plan(&self.story.observation);
@@ -202,7 +202,8 @@ impl World {
                 let first = self.story.observation.machines.is_empty();
                 self.make(number(&new));
                 if first {
-                    // Before that no other is made: the bootstrap provider has nobody else to choose.
+                    // No other Machine is made before this one has its data: the bootstrap provider has no other
+                    // choice.
                     self.story.bootstrap(number(&new));
                     self.story.takes_learners(self.limit);
                 }
@@ -226,7 +227,7 @@ impl World {
                     self.story.annotate(key, &value.unwrap_or_default());
                 }
             }
-            // They are nothing but what the status says.
+            // These steps change nothing but the status.
             Plan::Do(Step::Begin(_) | Step::Finish(_) | Step::NoteRelease { .. }) => {}
             Plan::Do(Step::MoveLeader { .. }) => {}
             Plan::Do(Step::RemoveMember(permission)) => {
@@ -283,9 +284,9 @@ fn number(name: &str) -> usize {
 }
 
 proptest! {
-    /// Never more Machines than wanted, never more of them on their way than learners may catch up, never one more
-    /// member while a voter is down, a learner late, a Machine of a member gone or the member list unknown; and
-    /// nobody's admission is revoked, nor one deleted that may have booted.
+    /// There are never more Machines than wanted, and never more on their way than learners may catch up. No member is
+    /// added while a voter is down, a learner is late, the Machine of a member is gone, or the member list is unknown.
+    /// No admission is revoked, and no Machine is deleted that may have booted.
     #[test]
     fn growth_is_always_safe(
         replicas in prop::sample::select(vec![1, 3, 5, 7]),
@@ -299,8 +300,9 @@ proptest! {
         }
     }
 
-    /// Whoever takes the endpoints while the status says Ready, as the Cluster hook does, sees them change once: from
-    /// those before to those of all members. In between none of the old ones goes, and no learner ever shows up.
+    /// A reader that takes the endpoints only while the status says Ready, like the Cluster hook, sees them change
+    /// once: from the earlier ones to those of all members. In between no earlier endpoint goes, and no learner's
+    /// endpoint ever shows up.
     #[test]
     fn a_scale_changes_the_endpoints_of_the_control_plane_once(
         (before, after) in prop::sample::select(vec![(1, 3), (3, 5), (1, 7)]), happenings in happenings(),

@@ -51,7 +51,7 @@ fn endpoints_and_members_are_told_with_brackets() {
     assert_eq!(told, [0, 1, 2].map(|index| (peer_url(index), client_url(index))));
 }
 
-/// The init Secret has the address of one voter as Kubernetes writes it, and where all of them serve clients.
+/// The init Secret has the address of one voter as Kubernetes writes it, and the client URLs of all of them.
 #[test]
 fn joining_members_find_the_voters() {
     let mut story = voters();

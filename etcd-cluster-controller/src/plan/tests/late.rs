@@ -1,4 +1,4 @@
-//! Machines that are deleted and have not joined in their time, as stories: they may join all the same.
+//! Stories about deleted Machines that have not joined within their grace. They may still join.
 
 use super::leaving::{begins, message, step};
 use crate::fixture::{Story, id, name};
@@ -8,7 +8,7 @@ use crate::status::status;
 use api::conditions as c;
 use api::etcd_cluster::{OperationKind, RemovalState};
 
-/// One that has not joined in its time, with so many voters.
+/// A deleted Machine that has not joined within its grace, beside this many voters.
 fn late(voters: usize) -> Story {
     let mut story = Story::with_voters(3, voters);
     story.machine(voters);
@@ -29,10 +29,10 @@ fn a_machine_that_has_not_joined_in_its_time_goes_where_etcd_survives_that_it_jo
     assert_eq!(step(&mut story), Plan::Do(Step::NoteRelease { machine_uid: "uid-3".to_owned() }));
     let plan = story.plan();
     assert!(matches!(&plan, Plan::Do(Step::ReleaseHook { machine, .. }) if *machine == name(3)), "{plan:?}");
-    // It would be the second of two voters that are down, of four.
+    // It would be the second of four voters that is down.
     story.failing(0, "down");
     assert!(!matches!(story.plan(), Plan::Do(Step::ReleaseHook { .. })));
-    // It holds nobody up: the next comes in its place.
+    // It delays no one: the next Machine comes in its place.
     let mut alone = late(1);
     let plan = step(&mut alone);
     assert!(matches!(&plan, Plan::Do(Step::CreateMachine { .. })), "{plan:?}");
@@ -41,7 +41,7 @@ fn a_machine_that_has_not_joined_in_its_time_goes_where_etcd_survives_that_it_jo
     alone.machine(2);
     alone.voter(2);
     assert!(matches!(alone.plan(), Plan::Do(Step::NoteRelease { .. })), "{:?}", alone.plan());
-    // Without its data, it cannot boot.
+    // Without bootstrap data, it cannot boot.
     let mut empty = late(1);
     empty.observation.bootstrapped.remove(&name(1));
     empty
@@ -52,7 +52,7 @@ fn a_machine_that_has_not_joined_in_its_time_goes_where_etcd_survives_that_it_jo
     assert!(matches!(empty.plan(), Plan::Do(Step::NoteRelease { .. })), "{:?}", empty.plan());
 }
 
-/// Nothing else tells that its time is over.
+/// No event says that its grace is over.
 #[test]
 fn a_machine_that_goes_is_looked_at_when_its_time_ends() {
     let mut story = Story::with_voters(3, 1);
@@ -79,7 +79,7 @@ fn whoever_was_let_go_and_may_join_counts_as_a_voter_that_is_down() {
     story.settle();
     let said = message(&story, c::MACHINES_DELETING);
     assert!(said.contains("vote before they are destroyed (demo-etcd-2)"), "{said}");
-    // Also where a watch shows the hook still.
+    // Even if a watch still shows the hook.
     let mut noted = Story::with_voters(1, 2);
     noted.delete(1);
     noted.machine(2);
@@ -92,7 +92,7 @@ fn whoever_was_let_go_and_may_join_counts_as_a_voter_that_is_down() {
     assert!(noted.settle().released_machine_uids.is_empty(), "it is gone");
 }
 
-/// It joins still, and adds itself once more.
+/// The machine is still joining, and adds its member once more.
 #[test]
 fn a_machine_whose_member_somebody_removed_while_it_joined_is_kept_until_it_cannot_join() {
     let mut story = Story::with_voters(3, 3);
@@ -111,10 +111,12 @@ fn a_machine_whose_member_somebody_removed_while_it_joined_is_kept_until_it_cann
     assert!(matches!(story.plan(), Plan::Do(Step::ReleaseHook { .. })), "{:?}", story.plan());
 }
 
-/// Its machine has no record of it, and adds itself once more: the second of two voters, and then it is destroyed.
+/// The machine has no record of its member, and adds it once more. It would be the second of two voters, and is then
+/// destroyed.
 #[test]
 fn a_machine_whose_member_left_before_it_started_may_come_again() {
-    // By us, or by somebody else; and a learner that has removed itself, as it has lost its data, comes again in any case.
+    // We remove the member before it has started, or something else does. Or the machine itself removes its learner
+    // that has started, because the learner has lost its data: it comes again in any case.
     for (by_us, has_started) in [(true, false), (false, false), (false, true)] {
         let mut story = Story::with_voters(3, 1);
         story.machine(1);
@@ -154,7 +156,7 @@ fn a_machine_whose_member_left_before_it_started_may_come_again() {
     }
 }
 
-/// As soon as its etcd has started, its machine knows that it was a member, and nobody has to wait for it.
+/// Once its etcd has started, the machine knows that it was a member, and nothing has to wait for it.
 #[test]
 fn a_learner_that_was_added_just_now_leaves_when_it_has_started() {
     let mut story = Story::with_voters(3, 3);
@@ -182,23 +184,23 @@ fn a_learner_that_was_added_just_now_leaves_when_it_has_started() {
     assert!(matches!(story.plan(), Plan::Do(Step::ReleaseHook { .. })), "{:?}", story.plan());
 }
 
-/// A learner that has lost its data takes itself out and joins once more, perhaps just when it is removed: the second
-/// of two voters, and then it is destroyed. etcd says yes to one of two removals.
+/// A learner that has lost its data removes itself and joins once more, perhaps just when we remove it. It would be the
+/// second of two voters, and is then destroyed. Of two removals, etcd confirms one.
 #[test]
 fn a_learner_never_comes_again_only_where_its_removal_was_confirmed_to_us() {
     #[derive(Clone, Copy, Debug, PartialEq)]
     enum Ending {
         Confirmed,
-        /// The answer is lost, or it says that somebody else has removed it.
+        /// The answer is lost, or it says that something else has removed the member.
         Failed,
-        /// This manager was killed, or the learner has left before it was asked.
+        /// This manager was killed, or the learner had left before etcd was asked.
         Unheard,
     }
     for (ending, voter) in [
         (Ending::Confirmed, false),
         (Ending::Failed, false),
         (Ending::Unheard, false),
-        // A voter never takes itself out.
+        // A voter never removes itself.
         (Ending::Failed, true),
         (Ending::Unheard, true),
     ] {
@@ -249,7 +251,7 @@ fn one_of_several_that_were_let_go_may_be_enough_to_take_the_quorum() {
     assert!(!matches!(story.plan(), Plan::Do(Step::Begin(_))), "{:?}", story.plan());
 }
 
-/// It goes, whatever is done: then the other one is a voter of one.
+/// Its machine goes, whatever is done. Without this member, the other one is the only voter.
 #[test]
 fn a_voter_that_was_let_go_is_removed_beside_another_that_may_come() {
     let mut story = Story::with_voters(1, 2);
@@ -276,7 +278,8 @@ fn a_late_machine_that_is_kept_holds_up_no_mark_of_a_voter_and_every_mark_of_ano
     late.healthy(0);
     late.mark(2);
     assert!(matches!(late.plan(), Plan::Do(Step::DeleteMachine { .. })), "{:?}", late.plan());
-    // The first is kept. As long as somebody may come, it may become free; then another is made in place of the second.
+    // The first Machine is kept. While a Machine may still join and free it, the second one waits. Otherwise the second
+    // one is deleted, and another is made in its place.
     late.delete(1);
     let deletes = |story: &Story| matches!(story.plan(), Plan::Do(Step::DeleteMachine { .. }));
     assert!(deletes(&late), "{:?}", late.plan());

@@ -14,7 +14,7 @@ use api::etcd_cluster::{Operation, OperationKind, RemovalState};
 use api::names;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-/// Writes the status that goes with the plan, and gives the plan.
+/// Writes the status that goes with the plan, and returns the plan.
 pub(super) fn step(story: &mut Story) -> Plan {
     let plan = story.plan();
     story.settle();
@@ -52,7 +52,7 @@ fn joins(story: &mut Story, index: usize) {
     story.publish();
 }
 
-/// Said of a healthy member of three that are well.
+/// The message about a healthy member of three that are well.
 const TOO_FEW_LEFT: &str = "with this member etcd survives 1 more failure, and without it etcd survives no more failure, \
                             with 2 of 2 voters healthy";
 
@@ -190,7 +190,7 @@ fn whoever_never_was_a_member_goes_at_once() {
     assert!(matches!(&plan, Plan::Do(Step::ReleaseHook { machine, .. }) if *machine == name(1)), "{plan:?}");
 }
 
-/// Its machine may add itself, vote, and be destroyed a moment later: two voters, and one of them dead.
+/// The machine may add itself, vote, and be destroyed a moment later. That would leave two voters, one of them dead.
 #[test]
 fn a_machine_that_still_boots_is_kept_until_it_has_joined_or_cannot_any_more() {
     let mut story = Story::with_voters(3, 1);
@@ -200,7 +200,7 @@ fn a_machine_that_still_boots_is_kept_until_it_has_joined_or_cannot_any_more() {
     assert_eq!(reason(&plan), reasons::WAITING_FOR_SAFE_REMOVAL);
     let said = message(&story, c::MACHINES_DELETING);
     assert!(said.contains("may still become a member") && said.contains("the Machine goes as soon as etcd "), "{said}");
-    // Its bootstrap data is not seen yet.
+    // The watch does not show its bootstrap data yet.
     let mut admitted = story.clone();
     admitted.observation.bootstrapped.clear();
     admitted.admit(1);
@@ -237,7 +237,7 @@ fn two_do_not_become_one_unless_one_is_wanted() {
     assert!(begins(&story.plan(), OperationKind::RemoveMember, id(1)), "{:?}", story.plan());
 }
 
-/// The infrastructure destroys its machine at any moment; until then its vote counts.
+/// The infrastructure may destroy the machine at any moment. Until then, its vote counts.
 #[test]
 fn a_member_that_shows_up_on_a_machine_that_was_released_leaves() {
     let mut story = Story::with_voters(3, 1);
@@ -273,13 +273,13 @@ fn what_is_no_longer_safe_or_wanted_is_called_off() {
     assert_eq!(story.observation.etcd.status.as_ref().unwrap().operation, None);
 }
 
-/// What is not known to be dead is not given up before somebody votes in its place.
+/// A member that is not known to be dead stays until its replacement votes.
 #[test]
 fn a_member_that_is_just_not_seen_healthy_goes_when_its_replacement_votes() {
     let doubts: [fn(&mut Story); 3] = [
         |story| story.failing(1, "for a moment"),
         |story| story.unknown(1),
-        // Between it and this controller the network is interrupted, and nowhere else.
+        // The network is interrupted only between the member and this controller.
         |story| {
             story.failing(1, "down");
             story.pass(60);
@@ -345,13 +345,13 @@ fn while_only_the_cluster_goes_a_machine_still_waits_for_safety() {
     assert_eq!(reason(&story.plan()), reasons::DELETING, "workers and hooks may still need etcd");
     story.settle();
     assert!(message(&story, c::MACHINES_DELETING).contains(TOO_FEW_LEFT));
-    // One that may go goes.
+    // A member that may leave leaves.
     let mut dead = story.clone();
     dead.failing(1, "down");
     dead.pass(60);
     assert!(begins(&step(&mut dead), OperationKind::RemoveMember, id(1)));
     assert_eq!(removes(&step(&mut dead)), Some(id(1)));
-    // With the EtcdCluster all of them go, once the hook of the Cluster has said so.
+    // With the EtcdCluster, all Machines go, once the Cluster hook has confirmed it.
     story.failing(0, "down");
     story.etcd().metadata.deletion_timestamp = Some(Time(story.observation.now));
     assert!(!matches!(story.plan(), Plan::Do(_)), "its workers may need etcd still: {:?}", story.plan());
@@ -394,7 +394,7 @@ fn a_member_that_is_back_under_another_id_is_not_missing() {
     assert!(again.settle().removed_members.is_empty());
     again.publish();
     assert_eq!(again.plan(), Plan::Steady);
-    // A restore gives everybody another ID at once.
+    // A restore gives all members other IDs at the same time.
     let mut restored = Story::with_voters(3, 3);
     for index in 0..3 {
         removed(&mut restored, id(index));

@@ -1,5 +1,5 @@
 //! What the plan does in the lives of clusters, from the first step to the last, as text files: each state in short,
-//! and what is decided in it. A change of the plan shows as a change of a story, to be read and accepted:
+//! and the decision in it. A change of the plan shows as a change of a story. Read the change, and accept it:
 //! `INSTA_UPDATE=always cargo test -p etcd-cluster-controller --lib lives`.
 
 use super::rolling::{edit, outdated, urls};
@@ -56,7 +56,7 @@ impl Life {
         self.event(&format!("demo-etcd-{index} is promoted"), |story| story.voter(index));
     }
 
-    /// Until there is nothing to do, and the status says so.
+    /// Goes on until there is nothing to do, and the status says so.
     fn goes_on(&mut self) {
         for _ in 0..MOST {
             let decision = plan(&self.story.observation);
@@ -124,7 +124,7 @@ fn index(name: &str) -> usize {
     number(name).and_then(|number| usize::try_from(number).ok()).expect("a number in the name")
 }
 
-/// What the world is like when a step has been done. What only the status says is in the status.
+/// Changes the story as a step changes the world. What only the status records is in the status already.
 fn happens(story: &mut Story, step: &Step) {
     match step {
         Step::Record { annotations, .. } => {
@@ -166,7 +166,7 @@ fn voters(count: i32) -> Story {
     story
 }
 
-/// The highest number so far is recorded, as it is where Machines were made by the controller.
+/// Records the highest number so far, as the controller does when it creates Machines.
 fn numbered(story: &mut Story, count: i32) {
     story.annotate(names::LAST_NAME_NUMBER_ANNOTATION, &(count - 1).to_string());
     story.settle();
@@ -226,7 +226,7 @@ fn a_new_version_is_taken_back() {
     insta::assert_snapshot!(life.text);
 }
 
-/// One of three fails, and is replaced, with room for so many Machines more than wanted.
+/// One of three fails and is replaced, with room for `most` Machines beyond the wanted number.
 fn repaired(most: i32) -> String {
     let mut story = voters(3);
     story.surges(most);

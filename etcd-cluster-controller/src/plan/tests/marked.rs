@@ -25,7 +25,7 @@ pub(super) fn told(story: &Story) -> Condition {
     status.conditions.into_iter().find(|condition| condition.type_ == c::REMEDIATING).unwrap()
 }
 
-/// Nobody is replaced, and it is said why.
+/// No Machine is replaced, and the condition says why.
 pub(super) fn waits(story: &Story, why: &str) {
     let next = story.plan();
     assert!(begins(&next).is_none() && deletes(&next).is_none(), "{next:?}");
@@ -33,7 +33,7 @@ pub(super) fn waits(story: &Story, why: &str) {
     assert!(told.status == "True" && told.message.contains(why), "{told:?}");
 }
 
-/// The replacement is written down, and the Machine is deleted.
+/// The replacement is recorded, and the Machine is deleted.
 fn goes(story: &mut Story, index: usize) {
     assert_eq!(begins(&step(story)).map(|(name, _)| name), Some(name(index)), "it is written down first");
     assert_eq!(deletes(&step(story)), Some((name(index).as_str(), WhyDeleted::Marked)));
@@ -254,7 +254,7 @@ fn nobody_goes_while_no_other_machine_would_boot() {
     let mut story = marked(3, &[1]);
     story.cluster().infrastructure_ready = false;
     waits(&story, "no other machine would boot until the infrastructure of the Cluster is provisioned");
-    // A voter that fails is replaced all the same: its replacement is there when the infrastructure is.
+    // A voter that fails is replaced nevertheless: its replacement comes up when the infrastructure does.
     story.failing(1, "down");
     story.pass(60);
     assert!(begins(&step(&mut story)).is_some());

@@ -1,5 +1,5 @@
-//! `clusterctl move`: nothing is done from the side that etcd has left, nothing is forgotten on the side that it comes to,
-//! and it does not begin while something would be.
+//! `clusterctl move`: nothing is done from the source any more, nothing is forgotten in the target, and a move does not
+//! begin while something would be lost.
 
 use super::reason;
 use crate::fixture::{Story, name};
@@ -19,7 +19,7 @@ fn mark() -> BTreeMap<String, String> {
     [(names::DELETE_FOR_MOVE_ANNOTATION.to_owned(), String::new())].into()
 }
 
-/// Four voters of three, one of whose Machines is deleted: its member leaves.
+/// Four voters where three are wanted. The Machine of one is deleted, and its member leaves.
 fn one_leaves() -> Story {
     let mut story = Story::with_voters(3, 4);
     story.delete(3);
@@ -56,7 +56,8 @@ fn a_mark_is_no_pause_and_is_not_said_to_be_one() {
         assert_eq!(reason(&story.plan()), reasons::MOVED_AWAY);
         assert_eq!(paused(story), is("False", reasons::NOT_PAUSED), "else the mark alone lets it be deleted");
         assert!(!plan(&story.observation).publish.ready, "the other side says whether it is");
-        // As clusterctl does it: the annotation of the EtcdCluster's own pause is gone by then, the Cluster is paused.
+        // As clusterctl does it: the annotation that pauses the EtcdCluster itself is gone by then, and the Cluster is
+        // paused.
         story.cluster().paused_by = Some("spec.paused".to_owned());
         assert_eq!(reason(&story.plan()), reasons::PAUSED);
         assert_eq!(paused(story), is("True", reasons::PAUSED));
@@ -100,7 +101,7 @@ fn machines_are_not_deleted_with_an_etcd_that_is_moved_away_also_where_its_clust
     assert!(!matches!(&story.plan(), Plan::Wait(hold) if hold.reason == reasons::MOVED_AWAY), "{:?}", story.plan());
 }
 
-/// The same in the management cluster that it has come to: other UIDs, other times, no status.
+/// The same story in the target: other UIDs, other times, no status.
 fn arrived(source: &Story) -> Story {
     let mut story = source.clone();
     let now = story.observation.now;

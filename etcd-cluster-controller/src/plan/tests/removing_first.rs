@@ -1,4 +1,4 @@
-//! Where there is no room for another Machine (`maxSurge: 0`), members leave first. As stories.
+//! Stories without room for another Machine (`maxSurge: 0`): members leave first.
 
 use super::repairing::{begins, deletes, step};
 use super::rolling::{condition, joins_of_several, outdated, replaced, urls};
@@ -158,7 +158,8 @@ fn one_that_only_its_endpoint_holds_is_told_as_one_that_stays() {
     story.settle();
     leaves(&mut story, 1);
     joins_of_several(&mut story, 3);
-    // Of the list in use, only one endpoint would be alive without it; and it takes the room of the next one.
+    // Without this member, only one endpoint of the list in use would be alive; and the member takes the room of the
+    // next one.
     let present = urls([0, 2, 3]);
     let told = story.settle();
     assert_eq!((told.ready, told.endpoints.as_str()), (true, present.as_str()));

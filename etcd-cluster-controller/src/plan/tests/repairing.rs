@@ -10,7 +10,7 @@ use api::etcd_cluster::{OperationKind, RemediationMode};
 use api::names;
 use serde_json::json;
 
-/// Writes the status that goes with the plan, and gives the plan.
+/// Writes the status that goes with the plan, and returns the plan.
 pub(super) fn step(story: &mut Story) -> Plan {
     let plan = story.plan();
     story.settle();
@@ -35,7 +35,7 @@ fn removal_begins(plan: &Plan) -> bool {
     matches!(plan, Plan::Do(Step::Begin(operation)) if operation.kind == OperationKind::RemoveMember)
 }
 
-/// A cluster of healthy voters of which some have failed for long enough.
+/// A cluster of voters, some of which have failed for long enough.
 fn failed(replicas: i32, indices: &[usize]) -> Story {
     let mut story = Story::with_voters(replicas, usize::try_from(replicas).unwrap());
     indices.iter().for_each(|index| story.failing(*index, "down"));
@@ -43,7 +43,8 @@ fn failed(replicas: i32, indices: &[usize]) -> Story {
     story
 }
 
-/// The replacement is gone, its member votes, and it was made for what the status has as the last remediation.
+/// The failed voter and its Machine are gone, and the replacement votes. Its Machine was made for the last remediation
+/// in the status.
 fn is_voter_in_place_of(story: &mut Story, old: usize, new: usize) {
     story.machine(new);
     story.made_for_the_last_remediation(new);
@@ -102,7 +103,8 @@ fn less_than_the_threshold_a_quorum_and_a_single_member_are_left_alone() {
     assert_eq!(begins(&story.plan()), None, "the fault is more likely ours");
 }
 
-/// The closest peer counts failed checks by it, and removes members at the first one where it cannot read the number.
+/// The closest peer of this project counts failed checks by this annotation, and removes members at the first failed
+/// check if it cannot read the number.
 #[test]
 fn how_often_the_peers_annotation_says_changes_nothing() {
     for retries in ["x", "-1", "0", "1", "1000"] {
@@ -176,7 +178,7 @@ fn an_old_record_replaces_nobody() {
     assert_eq!(reason(&story.plan()), reasons::WAITING_FOR_HEALTHY_MEMBERS);
 }
 
-/// Its replacement may be what does not come.
+/// The replacement may be the one that does not come up.
 #[test]
 fn a_failed_voter_that_is_only_reported_is_not_one_too_many_beside_its_replacement() {
     let mut story = failed(3, &[2]);
@@ -235,7 +237,7 @@ fn a_leaving_member_of_which_nothing_is_known_holds_no_repair_up() {
 #[test]
 fn who_cannot_join_is_not_taken_for_a_replacement() {
     let mut story = failed(5, &[4]);
-    // Its machine is dead, and its address is left.
+    // Its machine is dead, and the Machine still shows an address.
     story.machine(5);
     story.etcd().spec.replicas = 7;
     story.pass(700);
@@ -359,7 +361,7 @@ fn a_learner_that_is_dead_is_not_taken_for_a_replacement() {
     story.pass(60);
     assert_eq!(begins(&step(&mut story)), Some((name(2), 0)));
     assert_eq!(deletes(&story.plan()), None, "{:?}", story.plan());
-    // Nobody else is admitted as long as it may come. It is replaced, although a voter is away.
+    // No other Machine is admitted as long as this one may become a voter. It is replaced, although a voter is away.
     story.pass(6 * i64::from(story.observation.etcd.spec.health_check.startup_grace_seconds));
     while matches!(story.plan(), Plan::Do(Step::CreateMachine { .. })) {
         story.held_back(5);

@@ -22,7 +22,7 @@ pub(super) fn urls(indexes: impl IntoIterator<Item = usize>) -> String {
     urls.join(",")
 }
 
-/// Healthy voters, whose spec has changed since; `used`: by API servers.
+/// Healthy voters whose spec has changed since. `used`: whether API servers use them.
 pub(super) fn outdated(count: usize, used: bool) -> Story {
     let mut story = Story::with_voters(i32::try_from(count).unwrap(), count);
     story.settle();
@@ -46,7 +46,7 @@ pub(super) fn runs(story: &mut Story, index: usize, version: &str) {
     version.clone_into(&mut report.version);
 }
 
-/// The Machine that is deleted as it does not match the spec.
+/// The Machine that is deleted because it does not match the spec.
 pub(super) fn replaced(plan: &Plan) -> Option<usize> {
     match plan {
         Plan::Do(Step::DeleteMachine { name, why: WhyDeleted::Outdated }) => {
@@ -80,7 +80,7 @@ fn comes_up(story: &mut Story, index: usize) {
     story.settle();
 }
 
-/// The next of those that come: several may have been made already.
+/// The next Machine joins. Several may have been created already.
 pub(super) fn joins_of_several(story: &mut Story, index: usize) {
     while let Some(number) = creates(&story.plan()) {
         story.held_back(usize::try_from(number).unwrap());
@@ -107,7 +107,7 @@ fn three_that_are_in_use_are_doubled_and_the_control_plane_is_told_once() {
     }
     let publish = plan(&story.observation).publish;
     assert_eq!((publish.ready, publish.endpoints), (true, urls(3..6)));
-    // Nobody who serves goes before all API servers have rolled out.
+    // No member in use leaves before all API servers have rolled out.
     story.annotate(names::ENDPOINTS_IN_USE_ANNOTATION, &format!("{};{}", urls(0..3), urls(3..6)));
     assert_eq!(reason(&story.plan()), reasons::WAITING_FOR_SAFE_REMOVAL, "{:?}", story.plan());
     story.annotate(names::ENDPOINTS_IN_USE_ANNOTATION, &urls(3..6));
@@ -204,7 +204,7 @@ fn members_that_join_with_a_vote_are_replaced_by_a_person() {
     assert_eq!(story.plan(), Plan::Steady);
     let condition = condition(&story, c::MACHINES_UP_TO_DATE);
     assert!(condition.message.contains("join with a vote"), "{condition:?}");
-    // As where it has just been moved to: the status of before does not move.
+    // As in the target right after a move: the earlier status does not move.
     story.etcd().status = None;
     let told = story.settle();
     assert!(told.ready && told.creation_complete, "they stay until that person comes: {told:?}");
@@ -229,7 +229,7 @@ fn whoever_changes_their_mind_keeps_what_is_published() {
     assert_eq!(replaced(&story.plan()), Some(3), "{:?}", story.plan());
     story.delete(3);
     assert_eq!(story.settle().endpoints, urls(0..3));
-    // Those that are held back go as well.
+    // Machines that are held back go too.
     let mut story = outdated(3, true);
     story.held_back(3);
     edit(&mut story, "3.6.16");
@@ -294,7 +294,7 @@ fn members_whose_certificates_expire_are_replaced_before() {
     assert_eq!(replaced(&story.plan()), Some(1), "and not the new one: {:?}", story.plan());
 }
 
-/// All members that answer, as their status says afterwards.
+/// All members that answer show certificates that expire after this time, and the status says so.
 fn shows_certificates_until(story: &mut Story, left: SignedDuration) {
     let expires = story.observation.now.checked_add(left).ok();
     for probe in story.observation.probes.values_mut() {

@@ -12,7 +12,7 @@ use api::names;
 use controller_support::external::Reference;
 use serde_json::json;
 
-/// All that are deleted one after the other as too many.
+/// Deletes all surplus Machines one after the other, and returns their names.
 fn surplus(story: &mut Story) -> Vec<String> {
     let mut found = Vec::new();
     while let Plan::Do(Step::DeleteMachine { name, why: WhyDeleted::Surplus }) = story.plan() {
@@ -67,7 +67,7 @@ fn the_leader_goes_last_where_no_api_server_uses_the_endpoints() {
     story.led_by(id(4));
     use_lists(&mut story, &[urls(0..5)]);
     assert_eq!(surplus(&mut story), [name(4), name(3)], "the oldest are in every list");
-    // Nobody has said what is used, and something may be.
+    // It has not been recorded what API servers use, so they may use something.
     let mut story = lowered(5, 3);
     story.led_by(id(4));
     let reference = json!({"apiGroup": "controlplane.cluster.x-k8s.io", "kind": "KubeadmControlPlane", "name": "demo"});
@@ -149,7 +149,8 @@ fn leave_at_once(story: &mut Story) -> Vec<usize> {
     }
 }
 
-/// Four that wait for the control plane would survive one failure less than five, and two would than three.
+/// Four voters that wait for the control plane would survive one failure fewer than five, and two voters one fewer than
+/// three.
 #[test]
 fn nobody_leaves_an_even_number_of_voters_before_the_next_one_may_follow() {
     for (from, to, at_once) in [(3, 1, vec![]), (5, 1, vec![1, 2]), (7, 1, vec![1, 2]), (7, 3, vec![3, 4])] {
@@ -180,7 +181,7 @@ fn where_enough_of_every_list_stays_nobody_waits_for_the_control_plane() {
         assert_eq!(leave_at_once(&mut story), [from - 2, from - 1]);
         assert_eq!(story.plan(), Plan::Steady, "{from} to {to}");
     }
-    // A shorter list that some have keeps both of them: it would lose the second.
+    // A shorter list that some API servers use keeps both members: it could not spare the second one.
     let mut story = lowered(5, 3);
     use_lists(&mut story, &[urls(0..5), urls([0, 3, 4])]);
     surplus(&mut story);

@@ -44,7 +44,7 @@ fn one_grows_to_three_side_by_side() {
     assert_eq!(reason(&story.plan()), reasons::WAITING_FOR_MACHINE_ADDRESS);
 }
 
-/// What is wrong with one of them may be wrong with all.
+/// What is wrong with one new member may be wrong with all.
 #[test]
 fn no_more_than_the_voters_of_now_can_do_without() {
     let mut story = grows(3, 7);
@@ -57,7 +57,7 @@ fn no_more_than_the_voters_of_now_can_do_without() {
     assert_eq!(admit_all(&mut story), [0; 0], "all are on their way");
 }
 
-/// It is not a quorum of two either.
+/// A single voter is not a quorum of two either.
 #[test]
 fn beside_a_single_voter_two_come_and_no_more() {
     assert_eq!(admit_all(&mut one_of_five()), [1, 2]);
@@ -75,7 +75,7 @@ fn no_more_than_learners_may_catch_up() {
     assert_eq!(limited("1"), [4]);
 }
 
-/// Nothing keeps it from joining later.
+/// Nothing keeps a late Machine from joining later.
 #[test]
 fn one_that_is_late_counts_among_those_that_may_come() {
     let mut story = grows(3, 7);
@@ -84,7 +84,7 @@ fn one_that_is_late_counts_among_those_that_may_come() {
     assert_eq!(admit_all(&mut story), [4], "three would not be a quorum of six");
 }
 
-/// The others have to be a quorum without it.
+/// The others have to be a quorum without the voter that leaves.
 #[test]
 fn one_beside_a_voter_that_leaves() {
     let mut story = grows(3, 5);
@@ -112,7 +112,7 @@ fn one_where_the_limit_is_not_known() {
     assert_eq!(admit_all(&mut story), [3]);
 }
 
-/// It has etcd's default, and would not take a second learner that the others have.
+/// That Machine has etcd's default, and its member would not accept a second learner that the others have.
 #[test]
 fn one_beside_a_machine_that_was_made_without_a_limit() {
     let mut story = grows(3, 5);
@@ -123,7 +123,7 @@ fn one_beside_a_machine_that_was_made_without_a_limit() {
     assert_eq!(admit_all(&mut gone), [3], "its config is gone, and says nothing any more");
 }
 
-/// It cannot have booted yet.
+/// A Machine with such a config cannot have booted yet.
 #[test]
 fn a_config_that_no_watch_shows_yet_slows_nobody_down() {
     let mut story = grows(1, 3);
@@ -134,7 +134,7 @@ fn a_config_that_no_watch_shows_yet_slows_nobody_down() {
     assert_eq!(admit_all(&mut story), [1, 2]);
 }
 
-/// Each of them costs the leader a snapshot.
+/// Each learner costs the leader a snapshot.
 #[test]
 fn one_with_a_large_database() {
     let sized = |bytes: i64| {
@@ -159,7 +159,7 @@ fn nobody_beside_a_voter_that_is_not_well() {
     assert_eq!(reason(&story.plan()), reasons::WAITING_FOR_HEALTHY_MEMBERS);
 }
 
-/// What keeps it from catching up may keep the others from it too.
+/// What keeps this learner from catching up may keep others from it too.
 #[test]
 fn nobody_beside_a_learner_that_is_late() {
     let mut story = one_of_five();
@@ -186,7 +186,7 @@ fn nobody_beside_a_member_that_somebody_removed() {
     assert_eq!(reason(&story.plan()), reasons::MEMBER_MISSING);
 }
 
-/// The cluster survives a failure less until it has joined.
+/// Until the replacement has joined, the cluster survives one failure fewer.
 #[test]
 fn a_replacement_comes_alone() {
     let mut story = Story::with_voters(3, 3);

@@ -12,7 +12,7 @@ fn domains(story: &mut Story, domains: &[&str]) {
     story.cluster().failure_domains = domains.iter().map(|domain| (*domain).to_owned()).collect();
 }
 
-/// A cluster of healthy voters, each with its place; the domains are those that have any.
+/// A cluster of healthy voters, each in its failure domain. The Cluster has the domains that these voters are in.
 fn placed(places: &[&str]) -> Story {
     let mut story = Story::with_voters(i32::try_from(places.len()).unwrap(), places.len());
     domains(&mut story, places);
@@ -35,7 +35,8 @@ fn index_of(machine: &str) -> usize {
     number(machine).and_then(|number| usize::try_from(number).ok()).unwrap()
 }
 
-/// Makes all Machines that are to be made now, admits those that may join side by side, and gives their places.
+/// Creates all Machines that are to be created now, admits those that may join side by side, and returns their failure
+/// domains.
 fn made(story: &mut Story) -> Vec<Option<String>> {
     let mut places = Vec::new();
     loop {
@@ -60,7 +61,7 @@ fn somewhere(places: &[&str]) -> Vec<Option<String>> {
     places.iter().map(|place| Some((*place).to_owned())).collect()
 }
 
-/// All Machines that are deleted one after the other as too many.
+/// Deletes all surplus Machines one after the other, and returns their indices.
 fn surplus(story: &mut Story) -> Vec<usize> {
     let mut deleted = Vec::new();
     while let Plan::Do(Step::DeleteMachine { name, why: WhyDeleted::Surplus }) = story.plan() {
@@ -70,7 +71,7 @@ fn surplus(story: &mut Story) -> Vec<usize> {
     deleted
 }
 
-/// Another spec; API servers use all members of now.
+/// The spec changes, while API servers use all present members.
 fn rolls(story: &mut Story) {
     let urls: Vec<String> = (0..story.observation.machines.len()).map(|i| names::client_url(&address(i))).collect();
     story.settle();
@@ -202,7 +203,7 @@ fn a_choice_and_a_failure_count_more_than_a_domain() {
 }
 
 proptest! {
-    /// API servers that have not rolled out since there was one member may use that alone.
+    /// API servers that have not rolled out since there was one member may use that member alone.
     #[test]
     fn the_oldest_is_the_last_to_go(
         places in prop::collection::vec(prop::option::of(prop::sample::select(vec!["a", "b", "c"])), 7),

@@ -1,5 +1,5 @@
-//! Members that no Machine carries, as stories: they are told, and removed once they have failed for long enough, of an
-//! odd number of voters when the next machine is up.
+//! Stories about members that no Machine carries. They are reported, and removed once they have failed for long enough.
+//! One of an odd number of voters waits until the next machine is up.
 
 mod beside;
 
@@ -40,8 +40,8 @@ fn answers(index: usize) -> Outcome {
     Outcome::Answered(Report { leader: id(0), ..Report::of_one_that_is_well(CLUSTER_ID, id(index)) })
 }
 
-/// Of an odd number of voters, the one that has failed makes way: another Machine is made and admitted beside it. It
-/// leaves when that boots.
+/// Of an odd number of voters, the failed one makes way: another Machine is created and admitted beside it. The failed
+/// one leaves when that Machine boots.
 fn makes_way(story: &mut Story, index: usize, new: usize) {
     let plan = step(story);
     assert_eq!(creates(&plan), Some(new as u64), "{plan:?}");
@@ -62,7 +62,7 @@ fn makes_way(story: &mut Story, index: usize, new: usize) {
     leaves(&mut stuck, index);
 }
 
-/// It is written down, and then done.
+/// The removal is recorded, and then done.
 fn leaves(story: &mut Story, index: usize) {
     let plan = step(story);
     assert!(begins(&plan, OperationKind::RemoveMember, id(index)), "{plan:?}");
@@ -80,7 +80,7 @@ fn status(story: &Story) -> EtcdClusterStatus {
     story.observation.etcd.status.clone().unwrap()
 }
 
-/// It is only told, with this.
+/// The member is only reported, with these texts.
 fn is_told(story: &mut Story, what: &[&str]) {
     let plan = step(story);
     assert_eq!(reason(&plan), reasons::WAITING_FOR_HEALTHY_MEMBERS, "{plan:?}");
@@ -111,7 +111,7 @@ fn a_voter_whose_machine_is_gone_leaves_when_it_has_failed_for_long_enough_and_a
     assert!(told.iter().any(|told| told.reason == "MemberRemoved" && told.note == note), "{told:?}");
 }
 
-/// It comes back before anything is done to it: then it is a voter among others again.
+/// The member comes back before anything is done to it. Then it is a voter like the others again.
 #[test]
 fn one_that_answers_again_before_the_next_machine_is_up_stays() {
     let mut story = orphaned();
@@ -121,7 +121,7 @@ fn one_that_answers_again_before_the_next_machine_is_up_stays() {
     story.held_back(3);
     story.probe_stranger(2, answers(2));
     is_told(&mut story, &["its Machine demo-etcd-2 is gone, and it answers at"]);
-    // Where as many as are wanted are well without it, nothing more is to come.
+    // If as many voters as wanted are well without it, no other Machine has to come first.
     let mut enough = Story::with_voters(3, 5);
     enough.gone(4);
     enough.delete(3);
@@ -131,7 +131,7 @@ fn one_that_answers_again_before_the_next_machine_is_up_stays() {
     assert!(begins(&enough.plan(), OperationKind::RemoveMember, id(4)), "{:?}", enough.plan());
 }
 
-/// A Machine of ours whose address is not shown yet cannot have had a member for as long.
+/// A Machine of ours whose address does not show yet cannot have had a member for that long.
 #[test]
 fn one_that_never_had_a_machine_makes_way_too() {
     let mut story = Story::with_voters(3, 2);
@@ -152,7 +152,7 @@ fn one_that_never_had_a_machine_makes_way_too() {
     leaves(&mut story, 7);
 }
 
-/// The next one has its own time. Where none is to be made, the first has a grace more.
+/// The next Machine has its own grace. If none is to be created, the earlier Machine counts with one more grace.
 #[test]
 fn one_is_not_given_up_for_a_machine_that_was_late_before() {
     let mut story = Story::with_voters(5, 2);
@@ -178,7 +178,8 @@ fn one_is_not_given_up_for_a_machine_that_was_late_before() {
     leaves(&mut complete, 7);
 }
 
-/// One that answers is waited for, so no Machine is made beside it. With an even number left, that one goes too.
+/// A member that answers is waited for, so no Machine is created beside it. If an even number of voters is left, that
+/// member goes too.
 #[test]
 fn one_is_given_up_in_the_end_where_no_machine_can_be_made() {
     let mut story = Story::with_voters(5, 5);
@@ -197,7 +198,7 @@ fn one_is_given_up_in_the_end_where_no_machine_can_be_made() {
     leaves(&mut story, 3);
 }
 
-/// Its machine may stay, and be somebody's own by now.
+/// Its machine may stay, and may belong to someone else by now.
 #[test]
 fn one_that_answers_or_that_the_others_hear_is_told_and_stays() {
     let mut story = orphaned();
@@ -221,7 +222,8 @@ fn one_that_answers_or_that_the_others_hear_is_told_and_stays() {
     is_told(&mut story, &["it answers at"]);
 }
 
-/// With the even one etcd survives no failure more than without it, and its machine may be destroyed at any moment.
+/// With one of an even number of voters, etcd survives no more failures than without it, and its machine may be
+/// destroyed at any moment.
 #[test]
 fn one_of_an_even_number_of_voters_leaves_at_once_also_while_it_answers() {
     let stripped = |voters: usize, gone: &[usize]| {
@@ -243,7 +245,7 @@ fn one_of_an_even_number_of_voters_leaves_at_once_also_while_it_answers() {
     removes(&mut two, 1);
     let plan = step(&mut two);
     assert!(matches!(plan, Plan::Do(Step::CreateMachine { number: 2, .. })), "{plan:?}");
-    // Its vote counts again before the removal.
+    // The number of voters becomes odd before the removal, so its vote counts again.
     assert!(begins(&step(&mut promoted), OperationKind::RemoveMember, id(1)));
     promoted.machine(2);
     promoted.voter(2);
@@ -254,7 +256,7 @@ fn one_of_an_even_number_of_voters_leaves_at_once_also_while_it_answers() {
     is_told(&mut four, &["its Machine demo-etcd-3 is gone, and it answers at https://10.0.0.4:2379"]);
 }
 
-/// It is all that will be left: the machine of the other one is destroyed without waiting for anybody.
+/// It is all that will be left: the machine of the other voter is destroyed without waiting for us.
 #[test]
 fn two_voters_do_not_become_one_that_is_let_go() {
     let mut story = Story::with_voters(3, 2);
@@ -266,7 +268,7 @@ fn two_voters_do_not_become_one_that_is_let_go() {
     let mut dead = story.clone();
     story.delete_at_once(0);
     is_told(&mut story, &["their copies of the data with them (demo-etcd-0)", "admit-beside=101"]);
-    // With our hook it waits until another one has joined.
+    // With our hook, the other voter waits until another member has joined.
     kept.delete(0);
     assert!(begins(&kept.plan(), OperationKind::RemoveMember, id(1)), "{:?}", kept.plan());
     dead.probe_stranger(1, refused());
@@ -312,7 +314,7 @@ fn the_dead_go_before_those_that_answer_and_a_leader_hands_over_first() {
     assert!(matches!(step(&mut only), Plan::Do(Step::RemoveMember(_))));
 }
 
-/// The first of a cluster that grows: every API server has its endpoint, and no other one.
+/// The first member of a cluster that grows: a list in use has its endpoint, and no other one.
 #[test]
 fn the_last_live_endpoint_of_a_list_in_use_stays_as_long_as_it_answers() {
     let url = |index| names::client_url(&address(index));
@@ -331,7 +333,8 @@ fn the_last_live_endpoint_of_a_list_in_use_stays_as_long_as_it_answers() {
     assert!(begins(&spared.plan(), OperationKind::MoveLeader, id(0)), "{:?}", spared.plan());
     story.annotate(names::IGNORE_ENDPOINTS_IN_USE_ANNOTATION, "1");
     assert!(begins(&story.plan(), OperationKind::MoveLeader, id(0)), "{:?}", story.plan());
-    // Down it serves nobody. There are four, as one of two would take the quorum.
+    // A member that is down serves no API server. There are four voters, because one of two would take the quorum with
+    // it.
     let mut down = Story::with_voters(3, 4);
     down.annotate(names::ENDPOINTS_IN_USE_ANNOTATION, &url(3));
     down.gone(3);
@@ -343,7 +346,7 @@ fn the_last_live_endpoint_of_a_list_in_use_stays_as_long_as_it_answers() {
     assert!(begins(&down.plan(), OperationKind::RemoveMember, id(3)), "{:?}", down.plan());
 }
 
-/// All Machines are gone, and their machines run on: the members can neither be removed nor be joined.
+/// All Machines are gone, and their machines still run. The members cannot be removed, and no Machine can join them.
 fn abandoned(answer: impl Fn(usize) -> Outcome) -> Story {
     let mut story = Story::with_voters(3, 3);
     story.annotate(names::LAST_NAME_NUMBER_ANNOTATION, "2");
@@ -365,7 +368,7 @@ fn one_of_an_even_number_of_voters_stays_where_it_may_be_the_quorum_or_have_a_ma
     assert!(!matches!(needed.plan(), Plan::Do(_)), "nobody well would be left: {:?}", needed.plan());
     story.observation.not_owned = vec![name(9)];
     assert_eq!(reason(&story.plan()), reasons::MACHINES_NOT_OWNED);
-    // One that was made after the day of a backup: it has no Machine in it.
+    // A member that was added after a backup: the restored objects have no Machine for it.
     let mut restored = Story::with_voters(3, 3);
     restored.member(7, false);
     restored.probe_stranger(7, answers(7));
@@ -406,7 +409,7 @@ fn where_failures_are_only_told_one_that_was_never_ours_stays() {
     story.probe_stranger(7, refused());
     story.pass(10_000);
     is_told(&mut story, &["It is not removed by itself (spec.remediation.mode)"]);
-    // Whoever has deleted a Machine has said so.
+    // The person who deleted the Machine has decided that its member goes.
     let mut story = orphaned();
     story.etcd().spec.remediation.mode = RemediationMode::Report;
     story.probe_stranger(2, refused());
@@ -444,7 +447,7 @@ fn one_that_may_be_a_new_machines_own_stays() {
     let mut restored = story.clone();
     restored.observation.not_owned = vec![name(9)];
     assert_eq!(reason(&restored.plan()), reasons::MACHINES_NOT_OWNED);
-    // It has failed for longer than this one has been booting.
+    // The member has failed for longer than this Machine has been booting.
     story.machine(2).addresses.clear();
     assert!(begins(&story.plan(), OperationKind::RemoveMember, id(7)), "{:?}", story.plan());
 }

@@ -18,7 +18,7 @@ fn booting() -> Story {
     beside(3, 2, 2..3)
 }
 
-/// So many vote, and these Machines boot beside them.
+/// This many members vote, and these Machines boot beside them.
 fn beside(replicas: i32, voters: usize, machines: Range<usize>) -> Story {
     let mut story = Story::with_voters(replicas, voters);
     for index in machines {
@@ -33,7 +33,7 @@ fn is_replaced(story: &Story, index: usize) {
     assert_eq!(deletes(&story.plan()), Some((name(index).as_str(), WhyDeleted::Stuck)), "{:?}", story.plan());
 }
 
-/// It is only reported, and said when it is replaced.
+/// The Machine is only reported, and the message says when it is replaced.
 fn is_reported(story: &Story, as_: &str) {
     let plan = story.plan();
     assert_eq!(reason(&plan), as_);
@@ -101,15 +101,15 @@ fn is_removed(story: &mut Story, index: usize) {
     story.settle();
 }
 
-/// By its condition, the pause of the EtcdCluster has ended so long after the present.
+/// By its condition, the pause of the EtcdCluster has ended this long after the present.
 fn unpaused_in(story: &mut Story, time: SignedDuration) {
     let at = Time(story.observation.now + time);
     let conditions = &mut story.etcd().status.as_mut().unwrap().conditions;
     conditions.iter_mut().find(|condition| condition.type_ == PAUSED).unwrap().last_transition_time = at;
 }
 
-/// The first one is deleted and kept, as it may join all the same. The one that is made in its place is held back by the
-/// second one, which does not wait for it.
+/// The first Machine is deleted and kept, because it may still join. The second one holds back the Machine that is made
+/// in its place, and does not wait for it.
 fn are_both_replaced(story: &mut Story) {
     is_replaced(story, 1);
     story.delete(1);
@@ -243,7 +243,8 @@ fn the_time_of_a_pause_does_not_count() {
     is_replaced(&story, 2);
 }
 
-/// etcd takes nobody in while a voter is away: whoever waits for that is not stuck, and has its time again afterwards.
+/// etcd accepts no new member while a voter is away. A Machine that waits for that is not stuck, and has its full time
+/// again afterwards.
 #[test]
 fn the_time_counts_only_while_every_voter_is_well() {
     let mut story = booting();
@@ -285,7 +286,7 @@ fn one_that_may_be_a_member_or_waits_for_its_turn_is_not_stuck() {
     story.healthy(1);
     story.pass(3_000);
     assert_eq!(deletes(&story.plan()), None, "another one learns");
-    // Members that have been taken over are called after their hosts, and no Machine shows an address.
+    // Members that were taken over are named after their hosts, and the Machine of one shows no address.
     let mut story = Story::with_voters(3, 3);
     story.etcd().status.as_mut().unwrap().members.clear();
     if let Membership::Known { members, .. } = &mut story.observation.membership {
@@ -295,7 +296,7 @@ fn one_that_may_be_a_member_or_waits_for_its_turn_is_not_stuck() {
     story.unknown(1);
     story.pass(10_000);
     assert_eq!(deletes(&story.plan()), None, "one of the members may be its own");
-    // Without room, and kept as it may join all the same.
+    // There is no room, and the Machine would be kept because it may still join.
     let mut story = beside(3, 1, 1..3);
     story.surges(0);
     story.pass(10_000);
@@ -351,6 +352,7 @@ fn one_that_is_passed_by_goes_when_its_time_is_over_and_others_join_meanwhile() 
     story.pass(600);
     is_replaced(&story, 1);
     story.delete(1);
-    // It may still join, and the only voter would go with it: so it is kept, and nobody waits for it.
+    // It may still join, and would then take the quorum of the only voter with it. So it is kept, and nothing waits for
+    // it.
     assert!(!matches!(story.plan(), Plan::Do(Step::ReleaseHook { .. })), "{:?}", story.plan());
 }

@@ -1,4 +1,4 @@
-//! Rollouts where API servers use the endpoints, and there is not room for twice the members, as stories.
+//! Stories about rollouts where API servers use the endpoints, and there is no room for twice the members.
 
 use super::rolling::{condition, edit, joins_of_several, outdated, replaced, runs, urls};
 use super::{has_left, leaves, reason};
@@ -72,7 +72,7 @@ fn a_rollout_waits_while_some_have_a_shorter_list() {
 
 #[test]
 fn whoever_is_alone_in_a_shorter_list_stays_until_nobody_uses_that() {
-    // One becomes five of another version at once: API servers have the list of the first one alone.
+    // One member becomes five of another version in one change. API servers have the list of the first one alone.
     let mut story = outdated(1, true);
     story.etcd().spec.replicas = 5;
     story.settle();
@@ -107,7 +107,7 @@ fn with_room_for_one_the_control_plane_is_told_when_nobody_else_may_leave() {
     joins_of_several(&mut story, 3);
     makes_room(&mut story, 1, &urls(0..3));
     joins_of_several(&mut story, 4);
-    // Of the list in use no other endpoint may go.
+    // No other endpoint of the list in use may go.
     let present = urls([0, 2, 3, 4]);
     assert_eq!(replaced(&story.plan()), None, "{:?}", story.plan());
     let told = plan(&story.observation).publish;
@@ -195,7 +195,7 @@ fn a_person_can_say_that_old_endpoints_are_not_needed() {
     story.annotate(names::IGNORE_ENDPOINTS_IN_USE_ANNOTATION, "4");
     leaves(&mut story, 1);
     assert_eq!(story.settle().endpoints_in_use, format!("{};{}", urls(0..3), urls(3..6)), "what is known stays");
-    // The next rollout keeps those that are published all the same.
+    // The next rollout keeps the published endpoints nevertheless.
     leaves(&mut story, 2);
     has_left(&mut story, 0);
     edit(&mut story, "3.6.18");
@@ -307,7 +307,7 @@ fn a_longer_list_of_before_takes_more_room() {
         story.delete(crate::roster::number(&name).unwrap().try_into().unwrap());
     }
     story.settle();
-    // Those that are too many leave, and of seven endpoints four stay: one more may go.
+    // The surplus members leave, and of seven endpoints four stay: one more may go.
     leaves(&mut story, 5);
     leaves(&mut story, 6);
     (7..11).for_each(|new| joins_of_several(&mut story, new));

@@ -1,4 +1,4 @@
-//! When a deletion is looked at again though nothing happens.
+//! When a deletion is checked again although no event comes.
 
 use crate::fixture::Story;
 use crate::plan::{Hold, Plan, due};
@@ -7,10 +7,10 @@ use api::names;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use std::time::Duration;
 
-/// For as long an event that is lost may keep a deletion.
+/// For how long a lost event may delay a deletion.
 const LOOKED_AT_AGAIN: Duration = Duration::from_secs(30);
 
-/// It is looked at again, and nothing but the deletion would have that done so soon.
+/// The deletion is checked again, and nothing else would cause that so soon.
 fn is_looked_at_again(story: &Story, plan: &Plan) {
     assert_eq!(due(&story.observation, plan), Some(LOOKED_AT_AGAIN), "{plan:?}");
     let otherwise = due(&story.observation, &Plan::Steady);
@@ -32,7 +32,7 @@ fn machines_that_go_are_looked_at_again() {
     story.delete_at_once(2);
     is_looked_at_again(&story, &Plan::Wait(Hold::new(reasons::DELETING, "one Machine goes")));
 
-    // The same when all of them go, as a person has confirmed.
+    // The same when all Machines go, because a person has confirmed the deletion.
     story.etcd().metadata.deletion_timestamp = Some(Time(story.observation.now));
     story.annotate(names::CONFIRM_DELETION_ANNOTATION, "demo-etcd");
     story.delete_at_once(0);

@@ -1,4 +1,4 @@
-//! What is said of etcd's alarms.
+//! What the status reports about etcd's alarms.
 
 use super::{condition, shows};
 use crate::fixture::Story;

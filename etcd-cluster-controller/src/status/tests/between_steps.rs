@@ -1,4 +1,4 @@
-//! What may stay unwritten for a moment, and what a kill in it must not cost.
+//! Which statuses may stay unwritten for a moment, and that a kill in that moment loses nothing.
 
 use crate::fixture::{Story, name};
 use crate::observation::Membership;

@@ -1,4 +1,4 @@
-//! What is said of the API servers' client certificate.
+//! What the status reports about the API servers' client certificate.
 
 use super::{condition, shows};
 use crate::fixture::Story;

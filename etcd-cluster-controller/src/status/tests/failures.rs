@@ -1,4 +1,4 @@
-//! What is said of a step that fails or is refused, also where all members are well.
+//! What the status reports about a step that fails or is refused, even while all members are healthy.
 
 use super::{condition, shows};
 use crate::fixture::{Story, name};
@@ -12,20 +12,20 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 const CAUSE: &str = "changing demo-etcd-4: admission webhook denied request 4711";
 
-/// The step of now fails.
+/// The status if the present step fails.
 fn failed(story: &Story) -> EtcdClusterStatus {
     let decision = plan(&story.observation);
     assert!(matches!(decision.next, Plan::Do(_)), "{:?}", decision.next);
     status(&story.observation, &decision, Some(CAUSE))
 }
 
-/// The API server refuses it.
+/// The status if the API server refuses the present step.
 fn refused(story: &Story, why: &str) -> EtcdClusterStatus {
     let decision = Decision { next: block(reasons::REFUSED, why), ..plan(&story.observation) };
     status(&story.observation, &decision, None)
 }
 
-/// Types of the conditions that say why.
+/// The types of the conditions that report the cause.
 fn say_why(status: &EtcdClusterStatus) -> Vec<&str> {
     let telling = status.conditions.iter().filter(|condition| condition.message.contains(CAUSE));
     telling.map(|condition| condition.type_.as_str()).collect()
@@ -35,7 +35,8 @@ fn warnings(before: &EtcdClusterStatus, after: &EtcdClusterStatus) -> Vec<&'stat
     transitions(before, after).into_iter().filter(|told| told.warning).map(|told| told.reason).collect()
 }
 
-/// It is said by this condition while it fails or is refused, warned of once when it is refused, and over with it.
+/// Asserts that these conditions report the cause while the step fails or is refused, that a refusal causes one
+/// warning, and that nothing stays when it is over.
 fn is_said_by(story: &mut Story, types: &[&str]) {
     let before = story.settle();
     assert!(say_why(&before).is_empty());
@@ -53,7 +54,7 @@ fn is_said_by(story: &mut Story, types: &[&str]) {
     assert_eq!(story.settle().conditions, before.conditions, "it is over");
 }
 
-/// Five are well, and three are wanted.
+/// Five voters are healthy, and three are wanted.
 fn lowered() -> Story {
     let mut story = Story::with_voters(5, 5);
     story.etcd().spec.replicas = 3;

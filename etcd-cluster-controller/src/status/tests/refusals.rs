@@ -1,4 +1,4 @@
-//! What is said once where the API server refuses something, or a step fails, and what stays as it was known.
+//! What the status reports once if the API server refuses a request or a step fails, and what it keeps from before.
 
 use super::{condition, shows};
 use crate::fixture::Story;

@@ -1,4 +1,4 @@
-//! A change of etcd's version says that there is no backup from before.
+//! While etcd's version changes, the status says that there is no backup from before the change.
 
 use super::condition;
 use crate::fixture::Story;

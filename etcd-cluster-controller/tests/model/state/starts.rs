@@ -12,7 +12,7 @@ impl State {
         Self { machines, secrets, etcd, world, lag, paused, budget, symmetric }
     }
 
-    /// One with this many healthy voters, of which the first leads, and with which nothing is to be done.
+    /// A cluster with this many healthy voters, of which the first leads. Nothing is to be done.
     pub fn healthy(replicas: u8, budget: Budget) -> Self {
         let mut state = Self::empty(replicas, budget);
         for seat in 0..usize::from(replicas) {
@@ -36,7 +36,7 @@ impl State {
         state
     }
 
-    /// The same with one voter down for long.
+    /// Like `healthy`, with one voter that has been down for long.
     pub fn with_one_down(replicas: u8, budget: Budget) -> Self {
         let mut state = Self::healthy(replicas, budget);
         let seat = usize::from(replicas) - 1;
@@ -49,7 +49,7 @@ impl State {
         state
     }
 
-    /// The same with the first Machine being deleted, and a replacement that boots, or is a learner.
+    /// Like `healthy`, with the first Machine being deleted, and a replacement that boots or is a learner.
     pub fn replacing(replicas: u8, is_learner: bool, budget: Budget) -> Self {
         let mut state = Self::healthy(replicas, budget);
         let seat = usize::from(replicas);
@@ -69,27 +69,27 @@ impl State {
         state
     }
 
-    /// The same with API servers that use the endpoints of all.
+    /// The state with API servers that use the endpoints of all members.
     pub fn used(mut self) -> Self {
         self.etcd.in_use = InUse::only(self.etcd.status.endpoints);
         self
     }
 
-    /// The same with room for so many Machines more than wanted.
+    /// The state with room for `most` Machines more than wanted.
     pub fn surging(mut self, most: u8) -> Self {
         self.etcd.max_surge = Some(most);
         self
     }
 
-    /// The same with the address of a Machine not shown yet.
+    /// The state with a Machine whose address is not shown yet.
     pub fn without_address(mut self, seat: usize) -> Self {
         self.machines.no_address.put(seat, true);
         self
     }
 
-    /// The same, where states that differ only in the order of the Machines' numbers are one. Where the planner takes
-    /// the lowest number of several that it holds to be alike, it is asked about one order of them; the others are for
-    /// fewer members.
+    /// The state with symmetry: states that differ only in the order of the Machines' numbers are one state. If the
+    /// planner takes the lowest number among several Machines that it regards as alike, it is asked about one order of
+    /// them only. Searches with fewer members cover the other orders.
     pub fn by_symmetry(mut self) -> Self {
         self.symmetric = true;
         self

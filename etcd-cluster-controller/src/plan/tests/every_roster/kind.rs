@@ -1,18 +1,18 @@
-//! Kinds of seats: whether one votes, how it is, and what becomes of its Machine.
+//! Kinds of seats: the role of the member, its health, and what happens to its Machine.
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
     Voter,
     Learner,
-    /// A Machine that is not a member yet; where that is gone, the member that it has added and never started.
+    /// A Machine that is not a member yet. If the Machine is gone: the member that it has added and never started.
     Unstarted,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Health {
-    /// It answers. One that has not started has its grace still.
+    /// It answers. If it has not started, its grace still runs.
     Healthy,
-    /// It has failed for long enough. One that has not started is late.
+    /// It has failed for long enough. If it has not started, it is late.
     Down,
     /// It could not be asked.
     Unknown,
@@ -33,7 +33,7 @@ pub(super) struct Kind {
 }
 
 pub(super) const WELL: Kind = Kind { role: Role::Voter, health: Health::Healthy, machine: Machine::Present };
-/// It leads, where there is one, so that leadership has to move.
+/// A healthy voter on its way out. If there is one, it leads, so that leadership has to move.
 pub(super) const LEAVING: Kind = Kind { machine: Machine::Deleting, ..WELL };
 
 impl Kind {
@@ -41,7 +41,7 @@ impl Kind {
         self.role == Role::Voter
     }
 
-    /// A voter that is counted on: no Machine keeps one whose Machine is gone.
+    /// A voter that is counted on. A voter whose Machine is gone is not, because nothing keeps it.
     pub(super) fn is_well(self) -> bool {
         self.votes() && self.health == Health::Healthy && self.machine != Machine::Gone
     }
@@ -50,7 +50,7 @@ impl Kind {
         self.role != Role::Unstarted && self.health == Health::Down
     }
 
-    /// A voter of which it is not known how it is.
+    /// A voter whose health is not known.
     pub(super) fn is_doubtful(self) -> bool {
         self.votes() && !self.is_well() && !self.has_failed()
     }
@@ -65,12 +65,12 @@ impl Kind {
         self.role == Role::Learner || boots
     }
 
-    /// Whether it is not well, and not the same to the plan as another one is.
+    /// Whether it is not well, and the plan does not treat it like another kind.
     fn is_of_its_own(self) -> bool {
         match (self.role, self.health, self.machine) {
-            // Whether one answers that no Machine carries or could not be asked: it is not counted on.
+            // A member that no Machine carries is not counted on, whether it answers or could not be asked.
             (_, Health::Unknown, Machine::Gone) => false,
-            // Before etcd has started nobody answers; and where the Machine is gone, no grace runs.
+            // Before etcd has started, nothing answers. If the Machine is gone, no grace runs.
             (Role::Unstarted, Health::Unknown, _) | (Role::Unstarted, Health::Healthy, Machine::Gone) => false,
             _ => self != WELL,
         }

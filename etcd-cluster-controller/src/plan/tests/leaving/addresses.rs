@@ -1,4 +1,4 @@
-//! Two Machines with one address: whose member it is, and who goes with it.
+//! Two Machines with one address: which of them a member belongs to, and what goes with it.
 
 use super::{message, step};
 use crate::fixture::{Story, address, id, name};
@@ -7,7 +7,8 @@ use crate::plan::{Plan, Step, View};
 use api::conditions as c;
 use api::names;
 
-/// A machine that is gone for good may leave its address to the next one, whose Machine shows it later than etcd its member.
+/// The next machine may get the address of a machine that is gone for good. etcd may list its member before its Machine
+/// shows that address.
 #[test]
 fn a_member_that_was_seated_by_a_stale_address_is_not_destroyed_with_its_own_machine() {
     let mut story = Story::with_voters(3, 2);
@@ -23,7 +24,7 @@ fn a_member_that_was_seated_by_a_stale_address_is_not_destroyed_with_its_own_mac
             member.name = called.to_owned();
         }
     };
-    // Unstarted, it is nameless, and is seated by its address: the record says so from then on.
+    // The member has not started, so it has no name and is seated by its address. From then on, the record says so.
     rename(&mut story, "");
     assert_eq!(story.settle().members[0].machine, name(2));
     for (called, seat) in [(name(3), Some(name(3))), ("ip-10-0-0-3".to_owned(), None)] {
@@ -41,7 +42,7 @@ fn a_member_that_was_seated_by_a_stale_address_is_not_destroyed_with_its_own_mac
     }
 }
 
-/// A machine that is gone for good may leave its address to the next one, and the Machine says so forever.
+/// The next machine may get the address of a machine that is gone for good, whose Machine shows the address forever.
 #[test]
 fn a_member_is_not_seated_on_a_dead_machine_that_had_its_address() {
     let mut story = Story::with_voters(3, 2);
@@ -58,7 +59,7 @@ fn a_member_is_not_seated_on_a_dead_machine_that_had_its_address() {
     let view = View::new(&story.observation);
     assert_eq!(view.roster.by_member(id(3)).unwrap().machine.unwrap().name, name(3), "its name says which");
     assert!(view.roster.by_machine(&name(2)).unwrap().member.is_none());
-    // It answers at the address that the dead Machine still shows, which keeps nobody.
+    // The member answers at the address that the dead Machine still shows. That does not keep the dead Machine.
     let mut answers = story.clone();
     let probe = answers.observation.probes[&name(3)].clone();
     answers.observation.probes.insert(name(2), probe);
@@ -66,7 +67,8 @@ fn a_member_is_not_seated_on_a_dead_machine_that_had_its_address() {
     let mut nameless = answers.clone();
     let plan = step(&mut answers);
     assert_eq!(plan, Plan::Do(Step::NoteRelease { machine_uid: "uid-2".to_owned() }));
-    // One that its name does not tell apart may be the Machine's own, though the record says another: nobody lets that go.
+    // If its name does not tell the Machines apart, the member may be this Machine's own, although the record names
+    // another Machine. So this Machine is not let go.
     nameless.settle();
     if let Membership::Known { members, .. } = &mut nameless.observation.membership {
         members.get_mut(&id(3)).unwrap().name = "ip-10-0-0-3".to_owned();
@@ -74,7 +76,7 @@ fn a_member_is_not_seated_on_a_dead_machine_that_had_its_address() {
     nameless.settle();
     let said = message(&nameless, c::MACHINES_DELETING);
     assert!(said.contains("may be its own") && !said.contains("kubectl annotate"), "{said}");
-    // Where the name says nothing, it may be that of either: neither is released.
+    // If the name says nothing, the member may belong to either Machine, so neither is released.
     if let Membership::Known { members, .. } = &mut story.observation.membership {
         members.get_mut(&id(3)).unwrap().name = "ip-10-0-0-3".to_owned();
     }

@@ -1,4 +1,4 @@
-//! Removals that are called off, as nobody knows that etcd has carried them out, or as it does that later.
+//! Removals that are called off, because it is not known that etcd has carried them out, or because etcd does so later.
 
 use super::{begins, joins, message, reason, removed, removes, step};
 use crate::fixture::{Story, id, name};
@@ -30,8 +30,8 @@ fn releases(plan: &Plan, machine: &str) -> bool {
     matches!(plan, Plan::Do(Step::ReleaseHook { machine: released, .. }) if released == machine)
 }
 
-/// It had done it at once, and then its leader was busy with the end of that connection: for ten seconds nobody got an
-/// answer from etcd, and the list that was known was the one of before.
+/// etcd had removed the member immediately, and then its leader was busy with the end of that connection. For ten
+/// seconds etcd answered no one, and the known list was the earlier one.
 #[test]
 fn a_removal_without_an_answer_is_not_called_off_by_the_list_of_before() {
     let mut story = removing();
@@ -53,8 +53,8 @@ fn a_removal_without_an_answer_is_not_called_off_by_the_list_of_before() {
     assert!(releases(&plan, &name(2)), "{plan:?}");
 }
 
-/// What was proposed may be committed long after nobody waits for it, also after a linearizable list that still had the
-/// member; or a manager was stopped right before it called.
+/// etcd may commit a proposal long after the caller has stopped waiting for it, and even after a linearizable list that
+/// still had the member. Or a manager was stopped right before its call.
 #[test]
 fn a_removal_that_was_called_off_is_ours_whenever_etcd_carries_it_out() {
     let mut story = removing();
@@ -78,7 +78,7 @@ fn a_removal_that_was_called_off_is_ours_whenever_etcd_carries_it_out() {
     assert!(releases(&plan, &name(2)), "it waits for nothing more: {plan:?}");
 }
 
-/// It comes back, and stays until its replacement votes, as any other whose Machine is deleted.
+/// The member comes back, and stays until its replacement votes, like every other member whose Machine is deleted.
 #[test]
 fn a_removal_that_was_called_off_holds_nothing_up_and_is_begun_again() {
     let mut story = removing();
@@ -95,8 +95,8 @@ fn a_removal_that_was_called_off_holds_nothing_up_and_is_begun_again() {
     assert!(releases(&plan, &name(2)), "{plan:?}");
 }
 
-/// A manager that finds the record, and not the operation, goes on with it like the one that wrote it. Where a restore
-/// has lost the status too, the Machine is one of which nothing is known: it is kept for as long as it may join.
+/// A manager that finds the record without the operation goes on with it like the manager that wrote it. If a restore
+/// has lost the status too, nothing is known of the Machine: it is kept for as long as it may join.
 #[test]
 fn whoever_comes_later_finds_the_record_of_a_removal_or_waits() {
     let mut story = removing();

@@ -41,7 +41,7 @@ fn a_way_back_is_open_as_long_as_a_member_of_the_earlier_version_stays() {
     assert!(refused.contains("go to 3.7 first"), "those that leave are members still: {refused}");
 }
 
-/// What is to be recorded is.
+/// Records what the plan wants to record.
 fn records(story: &mut Story) {
     while let Plan::Do(Step::Record { annotations, .. }) = story.plan() {
         for (key, value) in annotations {
@@ -60,7 +60,7 @@ fn asks_for(story: &mut Story, version: &str) {
     story.settle();
 }
 
-/// The first of three runs 3.5, the others have been replaced by two of 3.6, and then 3.5 is asked for again.
+/// The first of three runs 3.5, the others have been replaced by two of 3.6, and then the spec says 3.5 again.
 fn taken_back_halfway() -> Story {
     let mut story = Story::new(3);
     story.takes_one_learner();

@@ -1,4 +1,4 @@
-//! Others join beside them, where a person says so.
+//! Machines join beside strangers, if a person says so.
 
 use super::*;
 
@@ -21,7 +21,8 @@ fn beside_members_that_a_person_names_others_join_until_etcd_can_do_without_them
         story.voter(new);
         story.publish();
     }
-    // Three of six are known to be well: without one of the others they are a quorum. The first one leads.
+    // Three of six voters are known to be well. Without one of the strangers, they are a quorum. The first stranger
+    // leads, so another one goes.
     let plan = step(&mut story);
     assert!(begins(&plan, OperationKind::RemoveMember, id(1)), "{plan:?}");
 }
