@@ -25,10 +25,10 @@ use std::fmt;
 
 /// The machine's directory for the state of its bootstrap, by Cluster API's convention.
 const STATE_DIR: &str = "/run/cluster-api";
-/// Written when etcdadm has succeeded: infrastructure providers look for it.
+/// The file that is written when etcdadm has succeeded: infrastructure providers look for it.
 const SUCCESS_SENTINEL: &str = "/run/cluster-api/bootstrap-success.complete";
 
-/// Most that the values of a Secret may hold, in bytes. The API server refuses more.
+/// The most bytes that the values of a Secret may have. The API server refuses more.
 const SECRET_LIMIT: usize = 1024 * 1024;
 
 /// Everything that bootstrap data is made from.
@@ -42,20 +42,20 @@ pub struct Bootstrap<'a> {
     pub authority: &'a CertificateAuthority,
     /// What the user wants.
     pub spec: &'a EtcdadmConfigSpec,
-    /// Learners that the cluster may have at a time: the value of [`api::names::MAX_LEARNERS_ANNOTATION`], which every
-    /// EtcdadmConfig of an EtcdCluster carries. `None`: one.
+    /// How many learners the cluster may have at a time: the value of [`api::names::MAX_LEARNERS_ANNOTATION`], which
+    /// every EtcdadmConfig of an EtcdCluster carries. `None`: one.
     pub max_learners: Option<&'a str>,
     /// Values of the Secrets that the spec refers to.
     pub secrets: &'a SecretValues,
 }
 
-/// How a member gets into its cluster.
+/// How a member becomes part of its etcd cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Role {
     /// The first member of a new cluster.
     Init {
-        /// When the data is no longer good for that. A machine that is reinstalled later reads the same data, and must
-        /// not start a second, empty cluster.
+        /// When the data expires. A machine that is reinstalled later reads the same data, and must not start a second,
+        /// empty cluster.
         not_after: Timestamp,
     },
     /// A further member.
@@ -67,7 +67,8 @@ pub enum Role {
     },
 }
 
-/// Bootstrap data and its format, as they go into the Secret. Holds the CA's key, so `Debug` shows only the size.
+/// Bootstrap data and its format, as they go into the Secret. The data contains the CA's key, so `Debug` shows only the
+/// size.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Rendered {
     /// The data.
@@ -88,7 +89,7 @@ impl fmt::Debug for Rendered {
 pub struct InvalidField {
     /// Path of the field, such as `spec.files[2].content`.
     pub field: String,
-    /// What is wrong, and what would be right. Never holds a value that came out of a Secret.
+    /// What is wrong, and what would be right. It never contains a value from a Secret.
     pub problem: String,
 }
 
@@ -125,7 +126,7 @@ pub fn render(bootstrap: &Bootstrap<'_>) -> Result<Rendered, InvalidField> {
     Ok(rendered)
 }
 
-/// The format, after its name by Cluster API's contract.
+/// The name that Cluster API's contract has for the format, and the format.
 fn format_of(spec: &EtcdadmConfigSpec) -> (&'static str, &'static dyn Format) {
     let FormatName::CloudConfig = spec.format.unwrap_or_default();
     match spec.cloud_init_config.as_ref().map(|c| c.modules).unwrap_or_default() {

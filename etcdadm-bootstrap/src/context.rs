@@ -1,4 +1,4 @@
-//! What a reconcile works with: the watches, the client for live reads and writes, and what it has found out so far.
+//! The context of a reconcile: the watches, the client for live reads and writes, and what it has found out so far.
 
 use crate::CONTROLLER;
 use crate::build::objects::LOCK_INFORMATION;
@@ -21,7 +21,7 @@ pub(crate) struct Context {
     pub config_maps: Cached,
     pub events: Events,
     pub written: WriteCache<EtcdadmConfig>,
-    /// How often in a row a config had changed when its status was written, by its UID.
+    /// How many times in a row a config had changed when its status was to be written, by its UID.
     pub conflicts: Failures,
     pub deferred: DeferredStatuses,
 }
@@ -50,8 +50,8 @@ impl Context {
     }
 }
 
-/// What one reconcile has read live, has written, or has learned from a refusal. It outranks the watches, which lag
-/// behind.
+/// What one reconcile has read live, has written, or has learned from a refusal. It takes precedence over the watches,
+/// which lag behind.
 #[derive(Debug, Default)]
 pub(crate) struct Reads {
     pub data_secret: Option<DataSecret>,

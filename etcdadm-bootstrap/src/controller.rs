@@ -1,4 +1,4 @@
-//! Watches and the reconcile.
+//! The watches and the reconcile.
 
 use crate::context::{Context, Reads};
 use crate::execute::{Outcome, execute, report};
@@ -22,8 +22,8 @@ use std::time::Duration;
 
 /// How long to wait before Cluster API's kinds are looked up again: at first, and at most.
 const LOOK_UP_AGAIN: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(10));
-/// Steps of one reconcile. The longest way takes nine: five reads, the lock, a lost race for it, the Secret, and a race
-/// for that.
+/// How many steps one reconcile may take. The longest sequence has nine: five reads, the lock, a lost race for it, the
+/// Secret, and a lost race for that.
 const STEPS: usize = 11;
 
 /// Runs the controller until shutdown. While the API server is down or Cluster API is not installed, it waits.
@@ -35,7 +35,7 @@ pub async fn run(shared: Shared) -> Result<()> {
     let Some(context) = context(&shared).await else { return Ok(()) };
     let configs = context.configs.clone();
     let (store, kind) = (configs.store().clone(), configs.resource().clone());
-    // What is mapped has to be found among the configs that the controller has been told of: there is one watch of them.
+    // The controller looks up every mapped config in its store. So the mappers must use the same watch of configs.
     let controller = Controller::for_shared_stream_with(configs.changes(), store, kind.clone());
     let triggers: [(&Cached, mappers::Mapper); 4] = [
         (&context.machines, mappers::machine_to_configs),
@@ -78,7 +78,7 @@ fn mapped(
 async fn reconcile(config: Arc<DynamicObject>, context: Arc<Context>) -> Result<Action> {
     let config = context.written.newest(Arc::new(parse(&config)?));
     if config.metadata.deletion_timestamp.is_some() {
-        // The Secret is owned by the config and goes with it.
+        // The config owns the Secret, which is deleted with it.
         return Ok(Action::await_change());
     }
     let mut reads = Reads::default();
@@ -107,23 +107,24 @@ async fn steps(context: &Context, config: &Arc<EtcdadmConfig>, reads: &mut Reads
         let (uid, status) = (config.metadata.uid.as_deref().unwrap_or_default(), status(&observation, &plan));
         let before = config.status.as_ref();
         let is_refused = plan.is_held_for(reasons::REFUSED);
-        // Where nothing is watched, each look costs requests.
+        // If the plan has to look again because nothing is watched, each look costs requests, so this does not wait.
         let can_wait = match is_refused {
             true => failure_can_wait(before, &status),
             false => again.is_none() && can_wait(before, &status, &plan),
         };
-        // The event of what was created goes with the status.
+        // The event about what was created is published with the status.
         if can_wait
             && reads.created.is_none()
             && let Some(left) = context.deferred.left(uid)
         {
-            // Other words for the same refusal are not a reason to try again sooner.
+            // A new message for the same refusal is not a reason to try again sooner.
             let is_known = is_refused
                 && before.is_some_and(|before| conditions::same_reasons(&before.conditions, &status.conditions));
             return Ok(Action::requeue(again.filter(|_| is_known).unwrap_or(left)));
         }
         if report(context, config, &status, &plan, reads).await? == Outcome::Outdated {
-            // The watch is about to tell. Or a restore of the management cluster has undone what is remembered.
+            // The watch is about to report the change, or a restore of the management cluster has undone what is
+            // remembered.
             context.written.forget(uid);
             return Ok(Action::requeue(context.conflicts.next(uid.to_owned()).max(CATCH_UP)));
         }
@@ -138,9 +139,10 @@ async fn steps(context: &Context, config: &Arc<EtcdadmConfig>, reads: &mut Reads
     )))
 }
 
-/// Says on the EtcdadmConfig what the API server refuses, so that its condition does not go on saying what was. If
-/// that fails too, the log has it. Not at once, and other words for it as late: see
-/// [`DeferredStatuses::left_if`](controller_support::DeferredStatuses::left_if).
+/// Reports on the EtcdadmConfig what the API server refuses, so that its condition does not keep an outdated reason. It
+/// may defer this, also for a new message about the same refusal: see
+/// [`DeferredStatuses::left_if`](controller_support::DeferredStatuses::left_if). If the report fails too, it is only in
+/// the log.
 async fn report_failure(context: &Context, config: &EtcdadmConfig, reads: &Reads, error: &Error) {
     let Some(message) = error.told_refusal() else { return };
     let (uid, status) = (config.metadata.uid.as_deref().unwrap_or_default(), refused(config, &message, now()));
@@ -175,7 +177,8 @@ mod tests {
     use std::convert::Infallible;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    /// Nothing is watched, and whoever asks is answered that the object has changed. Also how often that was.
+    /// A context whose watches have no objects, and whose API server answers every request that the object has changed.
+    /// Also returns the number of requests.
     fn outdated() -> (Context, Arc<AtomicUsize>) {
         let asked = Arc::new(AtomicUsize::new(0));
         let count = asked.clone();

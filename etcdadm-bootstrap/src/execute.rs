@@ -16,16 +16,16 @@ use kube::api::Api;
 use kube::{Resource, ResourceExt};
 use serde_json::json;
 
-/// How a write ended that needs the object as it was read.
+/// The outcome of a write that requires the object to be as it was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// It is done.
     Done,
-    /// What it was decided on no longer holds: nothing was written, and everything is decided again.
+    /// What the decision was based on has changed: nothing was written, and everything is decided again.
     Outdated,
 }
 
-/// Does one step. What it has shown goes into `reads`.
+/// Takes one step. Its results go into `reads`.
 ///
 /// # Errors
 /// If the API server does not answer, or refuses a read or a write.
@@ -53,7 +53,7 @@ pub(crate) async fn execute(
     }
 }
 
-/// Writes what a reconcile came to: the status if it differs, then events, which nobody waits for.
+/// Writes the result of a reconcile: the status if it differs, then events, whose failure is only logged.
 ///
 /// # Errors
 /// If the API server does not accept the status.
@@ -66,7 +66,7 @@ pub(crate) async fn report(
 ) -> Result<Outcome> {
     let before = config.status.as_ref();
     let outcome = if differs(before, status) { write_status(context, config, status).await? } else { Outcome::Done };
-    // What was created stays, whatever is decided next.
+    // What was created stays, even if everything is decided again.
     if let Some(note) = &reads.created {
         event(context, config, "BootstrapDataCreated", note).await;
     }
@@ -96,7 +96,7 @@ async fn write_status(context: &Context, config: &EtcdadmConfig, status: &Etcdad
     Ok(Outcome::Done)
 }
 
-/// Creates the lock. If it exists already, the watch did not show it yet, and it is read.
+/// Creates the lock. If it exists already, the watch is behind, and the lock is read.
 async fn take_lock(context: &Context, lock: &ConfigMap, reads: &mut Reads) -> Result<()> {
     let (namespace, name) = (lock.namespace().unwrap_or_default(), lock.name_any());
     let api: Api<ConfigMap> = Api::namespaced(context.client.clone(), &namespace);
@@ -108,8 +108,8 @@ async fn take_lock(context: &Context, lock: &ConfigMap, reads: &mut Reads) -> Re
     Ok(())
 }
 
-/// Replaces holder, owner and labels of the lock, in the version that was read and in no other. Where another Machine
-/// was faster, or the lock is gone, it is read again.
+/// Replaces holder, owner and labels of the lock, but only in the version that was read. If another Machine was faster,
+/// or the lock is gone, it is read again.
 async fn take_over_lock(
     context: &Context,
     lock: &ConfigMap,
@@ -137,7 +137,7 @@ async fn take_over_lock(
     Ok(Outcome::Done)
 }
 
-/// Creates the bootstrap Secret. If one of that name exists already, it is found out whose it is.
+/// Creates the bootstrap Secret. If a Secret of that name exists already, its owner is read.
 async fn create_data_secret(
     context: &Context,
     observation: &Observation,

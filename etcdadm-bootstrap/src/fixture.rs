@@ -1,4 +1,4 @@
-//! What the unit tests begin with: a config that lacks nothing.
+//! The starting point of the unit tests: a config for which nothing is missing.
 
 use crate::build::{CertificateAuthority, SecretValues};
 use crate::observation::{DataSecret, FoundValues, Guard, Init, Lock, Observation};
@@ -73,7 +73,7 @@ pub(crate) fn ready_to_init() -> Observation {
     }
 }
 
-/// The same once the cluster is initialized, and right before the data is made.
+/// The same after the cluster has been initialized, right before the data is made.
 pub(crate) fn ready_to_join() -> Observation {
     Observation {
         init: Some(init("https://10.0.0.1:2379, https://[fd00::2]:2379")),

@@ -1,7 +1,7 @@
-//! EtcdadmConfig to bootstrap data: makes the Secret from which a Machine becomes an etcd member.
+//! Turns an EtcdadmConfig into bootstrap data: makes the Secret from which a Machine becomes an etcd member.
 //!
-//! One Machine of a cluster initializes etcd and the others join it. A ConfigMap that only one of them can create decides
-//! which one; a Secret that the etcd provider creates afterwards says that etcd is initialized.
+//! One Machine of a cluster initializes etcd, and the others join it. A ConfigMap that only one of them can create
+//! decides which one initializes. A Secret that the etcd provider creates afterwards says that etcd is initialized.
 
 pub mod build;
 mod context;

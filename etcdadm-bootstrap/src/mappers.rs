@@ -1,4 +1,5 @@
-//! Which configs a change concerns. A reconcile that finds nothing to do costs no request, so a config too many is cheap.
+//! Which configs a change concerns. A reconcile that finds nothing to do costs no request, so it is cheap to reconcile
+//! one config too many.
 
 use api::{EtcdadmConfig, names};
 use controller_support::Index;
@@ -8,8 +9,8 @@ use kube::runtime::reflector::ObjectRef;
 use kube::{Resource, ResourceExt};
 use std::sync::Arc;
 
-/// EtcdadmConfigs by the Cluster in their label. The key of those without is empty: they may belong to any Cluster of their
-/// namespace, and only their Machines know.
+/// EtcdadmConfigs by the Cluster in their label. The key of a config without the label is empty: it may belong to any
+/// Cluster of its namespace, and only its Machine shows which one.
 pub(crate) const BY_CLUSTER: Index = Index::new("Cluster", |config| vec![label(config)]);
 
 /// The configs of a namespace that have a key in [`BY_CLUSTER`].
@@ -17,7 +18,7 @@ pub(crate) type Configs<'a> = &'a dyn Fn(&str, &str) -> Vec<Arc<DynamicObject>>;
 type Refs = Vec<ObjectRef<EtcdadmConfig>>;
 pub(crate) type Mapper = fn(Configs<'_>, &DynamicObject) -> Refs;
 
-/// The Machine's own config; and those that wait, because the Machine may have held the init lock.
+/// The Machine's own config, and the configs that wait, because the Machine may have held the init lock.
 pub(crate) fn machine_to_configs(configs: Configs<'_>, machine: &DynamicObject) -> Refs {
     let view = MachineView::read(machine);
     let own = view
@@ -32,7 +33,7 @@ pub(crate) fn cluster_to_configs(configs: Configs<'_>, cluster: &DynamicObject) 
     select(configs, cluster, &cluster.name_any(), |_| true)
 }
 
-/// The config of a bootstrap Secret; and those that wait for the cluster's CA or its initialization.
+/// The config of a bootstrap Secret, and the configs that wait for the cluster's CA or its initialization.
 pub(crate) fn secret_to_configs(configs: Configs<'_>, secret: &DynamicObject) -> Refs {
     let name = secret.name_any();
     let own = secret.owner_references().iter().filter(|owner| owner.kind == EtcdadmConfig::kind(&()));
@@ -55,7 +56,7 @@ fn waiting(configs: Configs<'_>, beside: &DynamicObject, cluster: &str) -> Refs 
     select(configs, beside, cluster, |config| config.data["status"]["ready"] != true)
 }
 
-/// Those of the Cluster, and those that may be.
+/// The configs of the Cluster, and those that may belong to it.
 fn select(configs: Configs<'_>, beside: &DynamicObject, cluster: &str, wanted: fn(&DynamicObject) -> bool) -> Refs {
     let namespace = beside.namespace().unwrap_or_default();
     let found = [cluster, ""].into_iter().flat_map(|key| configs(&namespace, key));

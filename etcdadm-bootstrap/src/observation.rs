@@ -1,4 +1,4 @@
-//! What a reconcile knows: everything that the plan and the status are made from.
+//! Everything that the plan and the status of a reconcile depend on, as plain data.
 
 use crate::build::objects::LockInformation;
 use crate::build::{CertificateAuthority, SecretValues};
@@ -21,7 +21,7 @@ pub(crate) struct Observation {
     pub config: Arc<EtcdadmConfig>,
     /// The Machine that owns the config or refers to it.
     pub machine: Option<MachineView>,
-    /// The Cluster that Machine or config name.
+    /// The Cluster that the Machine or the config names.
     pub cluster: Option<ClusterView>,
     /// The Secret with the config's name.
     pub data_secret: DataSecret,
@@ -29,24 +29,24 @@ pub(crate) struct Observation {
     pub authority: Option<Result<CertificateAuthority, InvalidAuthority>>,
     /// The init Secret, if it exists.
     pub init: Option<Init>,
-    /// Whether it was read live, and not from the watch.
+    /// Whether the init Secret was read live, and not from the watch.
     pub init_is_live: bool,
-    /// Who may initialize.
+    /// Which Machine may initialize etcd.
     pub lock: Lock,
-    /// Whether there is something that must not be initialized again. `None`: not read yet.
+    /// Whether something forbids this Machine to initialize etcd. `None`: not read yet.
     pub guard: Option<Guard>,
     /// Values of the Secrets that the spec refers to. `None`: not read yet.
     pub secret_values: Option<FoundValues>,
-    /// What the API server said when it refused the bootstrap Secret in this reconcile.
+    /// The API server's answer when it refused the bootstrap Secret in this reconcile.
     pub refused: Option<String>,
 }
 
-/// What only the API server can tell.
+/// A read that costs requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Need {
     /// Whether the bootstrap Secret that the status names exists, although the watch does not show it.
     DataSecret,
-    /// The values of Secrets that the spec refers to. To watch them would be to watch all Secrets.
+    /// The values of Secrets that the spec refers to. Watching them would mean watching all Secrets.
     SecretValues,
     /// Whether the Machine that holds the lock exists, although the watch does not show it.
     LockHolder,
@@ -59,17 +59,17 @@ pub(crate) enum Need {
 /// The Secret with the config's name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum DataSecret {
-    /// The watch does not know of one.
+    /// The watch does not have it.
     Absent,
-    /// The same, but the status names it: the watch may lag behind.
+    /// The watch does not have it, but the status names it: the watch may lag behind.
     Promised,
-    /// It is controlled by this config: the bootstrap data. It is never written again.
+    /// This config controls it: it is the bootstrap data, and is never written again.
     Ours,
     /// It belongs to this other owner.
     Foreign(String),
 }
 
-/// What the init Secret says.
+/// The content of the init Secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Init {
     /// Its `clientUrls`. Empty if it has no such key.
@@ -87,10 +87,10 @@ impl Init {
     }
 }
 
-/// Who may initialize the cluster.
+/// Which Machine may initialize the cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Lock {
-    /// The watch does not know of a lock.
+    /// The watch does not have a lock.
     Free,
     /// The config's Machine.
     Ours,
@@ -98,9 +98,10 @@ pub(crate) enum Lock {
     Held {
         /// The other Machine.
         holder: LockInformation,
-        /// Whether that very Machine exists. `None`: the watch does not know of it, and the API server has not been asked.
+        /// Whether that Machine exists, and not only one with its name. `None`: the watch does not have it, and it has
+        /// not been read live.
         exists: Option<bool>,
-        /// When it was created. `None`: the watch does not know of it.
+        /// When that Machine was created. `None`: the watch does not have it.
         created: Option<Timestamp>,
         /// Version of the lock, so that only this state of it is taken over.
         resource_version: String,
@@ -109,25 +110,25 @@ pub(crate) enum Lock {
     Unreadable,
 }
 
-/// What live reads say just before a Machine is made to initialize.
+/// What live reads show right before a Machine gets data to initialize etcd.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Guard {
-    /// Nothing has been initialized, and no other Machine is about to do it.
+    /// etcd has not been initialized, and no other Machine is about to initialize it.
     NotInitialized,
     /// Another Machine, of this name, has bootstrap data: it may be initializing etcd, or may have done so.
     Begun(String),
-    /// The EtcdCluster has been initialized, although its init Secret is not there.
+    /// The EtcdCluster has been initialized, although its init Secret does not exist.
     Initialized,
-    /// The EtcdCluster of the Machine is gone, or going.
+    /// The EtcdCluster of the Machine is gone or being deleted.
     OwnerGone,
 }
 
-/// What was found of the values in Secrets that a spec refers to.
+/// The values in Secrets that a spec refers to, if they exist.
 #[derive(Clone, Debug)]
 pub(crate) enum FoundValues {
     /// All of them.
     All(SecretValues),
-    /// The first that does not exist.
+    /// The first one that does not exist.
     Missing(MissingValue),
 }
 
@@ -154,7 +155,7 @@ impl Observation {
         pause_of(self.config.as_ref(), self.cluster.as_ref())
     }
 
-    /// How long there has been the config.
+    /// The age of the config.
     pub(crate) fn age(&self) -> Duration {
         let created = self.config.metadata.creation_timestamp.as_ref();
         let age = created.map_or(SignedDuration::ZERO, |created| self.now.duration_since(created.0));

@@ -1,5 +1,5 @@
-//! All reads, and the clock. [`observe`] reads the watches, which costs no request; [`live`] makes the requests that the
-//! plan asks for.
+//! All reads, and the clock. [`observe`] reads the watches, which costs no request. [`live`] makes the requests that
+//! the plan asks for.
 
 mod live;
 
@@ -28,7 +28,7 @@ const BY_CONFIG: Index = Index::new("EtcdadmConfig", |machine| {
 /// Everything about a config that the watches show or this reconcile already knows.
 ///
 /// # Errors
-/// If the first lists have not come.
+/// If the first lists have not arrived.
 pub(crate) async fn observe(context: &Context, config: Arc<EtcdadmConfig>, reads: &Reads) -> Result<Observation> {
     for watch in [&context.machines, &context.clusters, &context.secrets, &context.config_maps] {
         watch.ensure_ready().await?;
@@ -72,8 +72,8 @@ pub(crate) async fn observe(context: &Context, config: Arc<EtcdadmConfig>, reads
     Ok(observation)
 }
 
-/// The Machine that the config is for: its owner, or, before Cluster API has made it that, the Machine that refers to
-/// it. Not waiting for the owner saves a second: Cluster API reconciles a Machine once a second.
+/// The Machine that the config is for: its owner, or the Machine that refers to the config if Cluster API has not set
+/// the owner yet. Not waiting for the owner saves a second, because Cluster API reconciles a Machine once a second.
 fn machine(context: &Context, config: &EtcdadmConfig) -> Option<MachineView> {
     let namespace = config.namespace()?;
     let is_machine =
@@ -98,7 +98,7 @@ fn watched_data_secret(context: &Context, config: &EtcdadmConfig, reads: &Reads)
     }
 }
 
-/// Whether a Secret is controlled by this very config.
+/// Whether this config controls a Secret, and if not, what does.
 fn owner_of(config: &EtcdadmConfig, secret: &DynamicObject) -> DataSecret {
     match secret.owner_references().iter().find(|owner| owner.controller == Some(true)) {
         Some(owner) if Some(&owner.uid) == config.metadata.uid.as_ref() => DataSecret::Ours,
@@ -125,7 +125,8 @@ fn lock(context: &Context, machine: &MachineView, cluster: &str, reads: &Reads) 
     Lock::Held { holder, exists, created, resource_version: lock.resource_version }
 }
 
-/// Whether a Secret is of an earlier EtcdCluster for the same Cluster, and about to be collected.
+/// Whether a Secret belongs to an earlier EtcdCluster for the same Cluster, so that the garbage collector is about to
+/// delete it.
 fn is_from_before(secret: &DynamicObject, machine: &MachineView) -> bool {
     let present = etcd_cluster_of(machine).map(|(_, uid)| uid);
     let is_etcd = |owner: &&OwnerReference| owner.kind == EtcdCluster::kind(&());

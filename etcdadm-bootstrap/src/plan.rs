@@ -1,8 +1,8 @@
 //! What to do next. Pure and total: the same observation always gives the same answer.
 //!
 //! The rules, in their order: what every bootstrap needs ([`prerequisites`]), init or join ([`role`]), the values of
-//! Secrets, rendering, and last for the first member the init lock ([`initialize`]), for others a live look at the init
-//! Secret ([`join`]).
+//! Secrets, rendering, and finally the init lock for the first member ([`initialize`]), or a live read of the init
+//! Secret for other members ([`join`]).
 
 mod initialize;
 mod join;
@@ -20,7 +20,7 @@ use prerequisites::Ready;
 use std::fmt;
 use std::time::Duration;
 
-/// How soon to look again after something that is not watched: at first, and at most.
+/// The delay before something that no watch shows is read again: at first, and at most.
 const LOOK_AGAIN: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(60));
 
 /// What to do before everything is observed again.
@@ -29,11 +29,11 @@ pub(crate) type Plan = controller_support::Plan<Step>;
 /// A write, or a read that costs a request.
 #[derive(Clone, PartialEq)]
 pub(crate) enum Step {
-    /// Ask the API server what no watch can tell.
+    /// Read from the API server what no watch shows.
     Read(Need),
     /// Create the lock.
     TakeLock(Box<ConfigMap>),
-    /// Make the lock ours, if it is still in this version.
+    /// Make the lock ours, if it still has this version.
     TakeOverLock {
         /// The lock, held by us.
         lock: Box<ConfigMap>,
@@ -71,17 +71,17 @@ impl fmt::Debug for Step {
     }
 }
 
-/// What to do about what was observed.
+/// Decides what to do.
 pub(crate) fn plan(observation: &Observation) -> Plan {
     create_data_secret(observation).unwrap_or_else(|hold| hold)
 }
 
-/// `Err`: what comes first.
+/// Creates the bootstrap Secret. `Err`: what has to happen first.
 fn create_data_secret(observation: &Observation) -> Result<Plan, Plan> {
     let ready = prerequisites::prerequisites(observation)?;
     let role = role::role(observation, &ready)?;
     let secrets = secret_values(observation)?;
-    // Before the lock is taken: a config that cannot be rendered must not keep others from initializing.
+    // This comes before the lock is taken: a config that cannot be rendered must not keep others from initializing.
     let data = render(observation, &ready, &role, secrets)?;
     let init = matches!(role, Role::Init { .. });
     if init {
@@ -126,8 +126,8 @@ fn block_unwatched(observation: &Observation, reason: &'static str, message: Str
     block(reason, message).again(look_again(observation))
 }
 
-/// Backs off while the data is waited for: most often for as long as there has been the config. That survives a restart, and
-/// a moment in which nothing is known.
+/// The back-off while the data is missing. It follows the age of the config, which is usually the time waited so far.
+/// So it survives a restart, and a moment in which nothing is known.
 fn look_again(observation: &Observation) -> Duration {
     (observation.age() / 4).clamp(LOOK_AGAIN.0, LOOK_AGAIN.1)
 }

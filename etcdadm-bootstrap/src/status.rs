@@ -28,8 +28,8 @@ pub(crate) fn status(observation: &Observation, plan: &Plan) -> EtcdadmConfigSta
     }
 }
 
-/// The status where the API server refuses a read or a write, so that nothing is known: the condition says so, and the
-/// rest stays as it was. Data that exists is not taken back.
+/// The status if the API server refuses a read or a write, so that nothing is known. The condition says so, and the
+/// rest stays as it was: data that exists is still reported.
 pub(crate) fn refused(config: &EtcdadmConfig, message: &str, now: Timestamp) -> EtcdadmConfigStatus {
     let before = config.status.clone().unwrap_or_default();
     let draft = Draft::unknown(DATA_SECRET_AVAILABLE, reasons::REFUSED, message);
@@ -66,8 +66,8 @@ pub(crate) fn differs(before: Option<&EtcdadmConfigStatus>, after: &EtcdadmConfi
     EtcdadmConfigStatus { conditions, ..before.clone() } != *after
 }
 
-/// Whether the status may be left unwritten for a moment: it says only in other words that there is no data yet. A config waits
-/// for its Machine, for etcd and for its turn, often for milliseconds.
+/// Whether the write of the status may be deferred for a moment: the status only says in other words that there is no
+/// data yet. A config waits for its Machine, for etcd and for its admission, often only for milliseconds.
 pub(crate) fn can_wait(before: Option<&EtcdadmConfigStatus>, after: &EtcdadmConfigStatus, plan: &Plan) -> bool {
     if !matches!(plan, Plan::Wait(_)) {
         return false;
@@ -77,8 +77,8 @@ pub(crate) fn can_wait(before: Option<&EtcdadmConfigStatus>, after: &EtcdadmConf
     words == *before && conditions::same_states(&before.conditions, &after.conditions) && differs(Some(before), after)
 }
 
-/// Whether a refusal may be left unsaid for a moment, in which it may be over: nothing else is to be said. Not that
-/// there is no data any more: its Machine is to know.
+/// Whether the report of a refusal may be deferred for a moment, because the refusal may soon be over: nothing else has
+/// changed. That data no longer exists is not deferred, because its Machine must learn of it.
 pub(crate) fn failure_can_wait(before: Option<&EtcdadmConfigStatus>, after: &EtcdadmConfigStatus) -> bool {
     let Some(before) = before else { return after.conditions.iter().all(|new| new.reason == reasons::REFUSED) };
     let only_says_so = |new: &Condition| {
@@ -89,8 +89,8 @@ pub(crate) fn failure_can_wait(before: Option<&EtcdadmConfigStatus>, after: &Etc
     words == *before && after.conditions.iter().all(only_says_so) && differs(Some(before), after)
 }
 
-/// Why the plan is blocked, if the status does not say so already: worth a warning event. What the API server says when it
-/// refuses something may differ every time.
+/// Why the plan is blocked, if the status does not say so already: this is worth a warning event. A refusal is compared
+/// by its reason alone, because the API server's message may differ every time.
 pub(crate) fn newly_blocked<'a>(before: Option<&EtcdadmConfigStatus>, plan: &'a Plan) -> Option<&'a Hold> {
     let Plan::Block(hold) = plan else { return None };
     let says_so = |message: &str| hold.reason == reasons::REFUSED || message == hold.message;

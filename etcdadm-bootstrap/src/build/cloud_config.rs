@@ -5,10 +5,10 @@ use super::yaml::Yaml;
 use super::{Bootstrap, Format, InvalidField, commands, etcdadm, files, proxy, without_nul};
 use api::etcdadm_config::{Ntp, User};
 
-/// cloud-init takes the document as a Jinja template: this is how commands read instance data.
+/// Makes cloud-init treat the document as a Jinja template. This is how commands read instance data.
 const HEADER: &str = "## template: jinja\n#cloud-config\n\n";
 
-/// A day on which every account has expired. (The first of January is taken for "never" by some tools.)
+/// A day in the past, which makes an account expired. (Some tools treat the first of January as "never".)
 const EXPIRED: &str = "1970-01-02";
 
 pub(super) struct CloudConfig;
@@ -46,7 +46,7 @@ pub(super) fn write_files(yaml: &mut Yaml, files: &[WriteFile]) {
     }
 }
 
-/// cloud-init makes one script of all commands, so the first line holds for all of them.
+/// cloud-init makes one script of all commands, so the first line applies to all of them.
 fn run_commands(yaml: &mut Yaml, bootstrap: &Bootstrap<'_>) -> Result<(), InvalidField> {
     let (before, after) = commands::user_commands(bootstrap)?;
     yaml.section(0, "runcmd");
@@ -72,7 +72,7 @@ fn time_servers(yaml: &mut Yaml, ntp: &Ntp) -> Result<(), InvalidField> {
     yaml.boolean(2, "enabled", ntp.enabled.unwrap_or(true));
     let mut servers: Vec<&String> = Vec::new();
     for (index, server) in ntp.servers.iter().enumerate() {
-        // It becomes a word in the time service's configuration.
+        // The server becomes a word in the time service's configuration.
         if server.is_empty() || !server.chars().all(|c| c.is_ascii_alphanumeric() || ".:-_".contains(c)) {
             let problem = "must be a host name or an IP address";
             return Err(InvalidField::new(format!("spec.ntp.servers[{index}]"), problem));
@@ -127,7 +127,7 @@ fn users(yaml: &mut Yaml, bootstrap: &Bootstrap<'_>) -> Result<(), InvalidField>
     Ok(())
 }
 
-/// The hash of the user's password. One from a Secret may end in a line break, as files do.
+/// The hash of the user's password. A hash from a Secret may end in a line break, as files do.
 fn password(
     bootstrap: &Bootstrap<'_>,
     user: &User,

@@ -3,7 +3,7 @@
 use super::template::{self, Segment};
 use super::{Bootstrap, InvalidField, without_nul};
 
-/// Gives containerd its new settings, on machines that have it.
+/// Makes containerd use its new settings, on machines that have containerd.
 const RESTART_CONTAINERD: &str = "if systemctl cat containerd.service >/dev/null 2>&1; then systemctl daemon-reload && \
                                   systemctl restart containerd.service; fi";
 
@@ -37,14 +37,14 @@ pub(super) fn restart_containerd(bootstrap: &Bootstrap<'_>) -> Option<&'static s
     (bootstrap.spec.proxy.is_some() || bootstrap.spec.registry_mirror.is_some()).then_some(RESTART_CONTAINERD)
 }
 
-/// A user's command in braces, with the instance data in it found. All commands are one script to cloud-init: in
-/// braces, an open quote or a trailing `\` or `||` is a syntax error that ends the bootstrap, where it would otherwise
-/// swallow the command that follows. Variables and the working directory still carry over, as in any cloud-config.
+/// A user's command in braces, with its instance data as expressions. cloud-init makes one script of all commands. In
+/// braces, an open quote or a trailing `\` or `||` is a syntax error that ends the bootstrap; otherwise, it would
+/// swallow the next command. Variables and the working directory still carry over, as in any cloud-config.
 pub(super) fn templated(command: &UserCommand<'_>) -> Vec<Segment> {
     template::segments(&in_braces(command.text))
 }
 
-/// A user's command in braces. The `:` is for commands that are nothing but a comment.
+/// A user's command in braces. The `:` is for commands that consist only of a comment.
 pub(super) fn in_braces(command: &str) -> String {
     format!("{{ :\n{command}\n}}")
 }

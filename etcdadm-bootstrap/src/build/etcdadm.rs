@@ -6,16 +6,16 @@ use etcd_values::{
     CLUSTER_ID, DEFAULT_ETCD_VERSION, EtcdVersion, INIT_NOT_AFTER, TIMEOUT, check_cipher_suites, check_flags,
 };
 
-/// How long etcdadm goes on: nobody runs it a second time, and a machine may have to wait for a voter that is down, or
-/// to catch up with a large database. The longest `startupGraceSeconds`, after which nobody waits for the machine any
-/// more.
+/// How long etcdadm keeps trying. Nothing runs it a second time, and a machine may have to wait for a voter that is
+/// down, or to catch up with a large database. This is the longest `startupGraceSeconds`, after which nothing waits for
+/// the machine any more.
 const PATIENCE: &str = "24h";
 
-/// The command that makes the machine a member and then says so. It fails if etcdadm does: `set -e` alone would not
-/// see to that, because etcdadm is not the last command of an and-list.
+/// The command that makes the machine a member and then reports success. It fails if etcdadm fails. `set -e` alone does
+/// not ensure this, because etcdadm is not the last command of an and-list.
 pub(super) fn command(bootstrap: &Bootstrap<'_>) -> Result<String, InvalidField> {
     let words: Vec<String> = arguments(bootstrap)?.iter().map(|argument| shell::word(argument)).collect();
-    // Variables and not flags: an etcdadm that does not know them ignores them.
+    // Variables instead of flags: an etcdadm that does not know them ignores them.
     let of_role = match bootstrap.role {
         Role::Init { not_after } => format!("{INIT_NOT_AFTER}={not_after:.0} "),
         Role::Join { cluster_id, .. } => cluster_id.map(|id| format!("{CLUSTER_ID}={id:x} ")).unwrap_or_default(),
@@ -57,7 +57,7 @@ fn arguments(bootstrap: &Bootstrap<'_>) -> Result<Vec<String>, InvalidField> {
     }
     for (name, value) in &spec.etcdadm_args {
         let value = without_nul(|| format!("spec.etcdadmArgs[{name}]"), value)?;
-        // In one word: a value that begins with a dash stays a value.
+        // In one word, so that a value that begins with a dash stays a value.
         arguments.push(format!("--{name}={value}"));
     }
     Ok(arguments)
@@ -69,8 +69,8 @@ fn version(bootstrap: &Bootstrap<'_>) -> Result<EtcdVersion, InvalidField> {
     wanted.parse().map_err(|invalid: etcd_values::Invalid| InvalidField::new(field, invalid.why))
 }
 
-/// The learner limit, if it is not etcd's default of one. etcdadm has to be told, because members with different limits
-/// drop each other's learners and then panic.
+/// The learner limit, if it is not etcd's default of one. etcdadm needs it, because members with different limits drop
+/// each other's learners and then panic.
 fn max_learners(bootstrap: &Bootstrap<'_>, version: &EtcdVersion) -> Result<Option<u32>, InvalidField> {
     let Some(text) = bootstrap.max_learners else { return Ok(None) };
     let invalid = |problem: String| {
@@ -95,7 +95,7 @@ fn etcd_flags(settings: &EtcdSettings) -> Result<Vec<String>, InvalidField> {
     let flags = settings.flags();
     let pairs: Vec<(&str, &str)> = flags.iter().map(|(_, name, value)| (*name, value.as_str())).collect();
     check_flags(&pairs).map_err(|invalid| {
-        // Of two with one name, the second one is too many.
+        // If two settings have the same name, the second one is wrong.
         let field = flags.iter().rfind(|(_, name, _)| *name == invalid.name).map_or("", |(field, ..)| field);
         InvalidField::new(format!("spec.etcd.{field}"), invalid.to_string())
     })?;

@@ -1,4 +1,4 @@
-//! The files that the machine gets: etcd's CA, those of the proxy and the registry mirror, and the user's.
+//! The files that the machine gets: those of etcd's CA, the proxy and the registry mirror, and the user's.
 
 use super::{Bootstrap, InvalidField, STATE_DIR, proxy, registry_mirror, without_nul};
 use api::EtcdadmConfigSpec;
@@ -8,7 +8,7 @@ use std::borrow::Cow;
 
 /// Where etcdadm looks for the CA.
 const PKI_DIR: &str = "/etc/etcd/pki";
-/// Below these, only the bootstrap itself writes.
+/// Directories below which only the bootstrap itself writes.
 const RESERVED_DIRS: [&str; 2] = ["/etc/etcd", STATE_DIR];
 
 /// A file to write.
@@ -61,11 +61,12 @@ pub(super) fn authority(bootstrap: &Bootstrap<'_>) -> Vec<WriteFile> {
     ]
 }
 
-/// The CA's certificate and key in one file, where each file costs time, and the commands that split it.
+/// The CA's certificate and key in one file, for a provider that needs time for each file, and the commands that split
+/// it.
 pub(super) fn authority_in_one(bootstrap: &Bootstrap<'_>) -> (WriteFile, String) {
     let (path, length) = (format!("{STATE_DIR}/etcd-ca.pem"), bootstrap.authority.cert().len());
     let content = [bootstrap.authority.cert(), bootstrap.authority.key()].concat();
-    // By length, as a Secret may hold more than PEM, and without an end of line.
+    // The commands split it by length, because a Secret may contain more than PEM, and may not end with a line break.
     let apart = format!(
         "mkdir -p {PKI_DIR} && (umask 027 && head -c {length} {path} >{PKI_DIR}/ca.crt) && \
          (umask 077 && tail -c +{} {path} >{PKI_DIR}/ca.key) && rm {path}",
@@ -149,7 +150,7 @@ fn content(bootstrap: &Bootstrap<'_>, field: &str, file: &File) -> Result<(Vec<u
     Ok((decoded, gzip))
 }
 
-/// The content may be a secret: the message must not quote any of it.
+/// The error as a message that quotes nothing of the content, which may be a secret.
 fn without_value(error: &base64::DecodeError) -> String {
     match error {
         base64::DecodeError::InvalidByte(at, _) | base64::DecodeError::InvalidLastSymbol { offset: at, .. } => {

@@ -51,7 +51,7 @@ pub fn data_secret(config: &EtcdadmConfig, cluster: &ClusterView, machine: &Mach
     }
 }
 
-/// The lock, held by a Machine. It goes with the EtcdCluster that controls the Machine, or else with the Cluster.
+/// The lock, held by a Machine. It is deleted with the EtcdCluster that controls the Machine, or else with the Cluster.
 #[must_use]
 pub fn lock(cluster: &ClusterView, machine: &MachineView) -> ConfigMap {
     let content = json!({"machineName": machine.name, "machineUID": machine.uid}).to_string();
@@ -90,7 +90,7 @@ fn lock_owner(cluster: &ClusterView, machine: &MachineView) -> OwnerReference {
     }
 }
 
-/// Both labels, always: the second one, whatever its value, is what the watches select by.
+/// Always both labels. The watches select by the second one, whatever its value.
 fn labels(cluster: &ClusterView, machine: &MachineView) -> BTreeMap<String, String> {
     let etcd = machine.labels.get(names::ETCD_CLUSTER_LABEL).cloned().unwrap_or_default();
     [(names::CLUSTER_NAME_LABEL, cluster.name.clone()), (names::ETCD_CLUSTER_LABEL, etcd)]

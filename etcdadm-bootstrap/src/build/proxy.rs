@@ -5,7 +5,7 @@ use super::{Bootstrap, InvalidField, Role, shell};
 use api::EtcdadmConfigSpec;
 use api::etcdadm_config::Proxy;
 
-/// Never reached through a proxy.
+/// Hosts that are never reached through a proxy.
 const LOCAL: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 
 /// Drop-in that gives containerd the proxy.
@@ -16,7 +16,7 @@ pub(super) fn file(spec: &EtcdadmConfigSpec) -> Result<Option<WriteFile>, Invali
         .map(|(name, value)| format!("Environment={}\n", systemd_word(&format!("{name}={value}"))))
         .collect();
     let path = "/etc/systemd/system/containerd.service.d/http-proxy.conf";
-    // Readable by root only: the URL of a proxy may hold a password.
+    // Readable by root only, because the URL of a proxy may contain a password.
     Ok(Some(WriteFile::ours(path, "0600", format!("[Service]\n{lines}"))))
 }
 
@@ -29,7 +29,7 @@ pub(super) fn export(bootstrap: &Bootstrap<'_>) -> Result<Option<String>, Invali
     };
     let words: Vec<String> = variables(proxy, &members)?
         .into_iter()
-        // Programs differ in the case of these names.
+        // Some programs read these names in upper case, and others in lower case.
         .flat_map(|(name, value)| [(name.to_owned(), value.clone()), (name.to_lowercase(), value)])
         .map(|(name, value)| shell::word(&format!("{name}={value}")))
         .collect();

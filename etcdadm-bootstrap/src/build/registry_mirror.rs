@@ -1,4 +1,4 @@
-//! The mirror of container registries, in the form that containerd reads for every registry that has no file of its own.
+//! The mirror of container registries, in the form that containerd reads for every registry without its own file.
 
 use super::files::WriteFile;
 use api::EtcdadmConfigSpec;

@@ -1,6 +1,6 @@
 //! Words of a POSIX shell.
 
-/// `text` as one word: the shell hands on exactly these bytes, whatever is in them. (A NUL cannot be in any word; the
+/// `text` as one word: the shell passes on exactly these bytes, whatever they are. (No word can contain a NUL; the
 /// callers refuse it before.)
 pub(super) fn word(text: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "@%_+=:,./-".contains(c);

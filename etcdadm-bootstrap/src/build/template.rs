@@ -1,19 +1,19 @@
 //! Instance data in commands: `{{ ds.meta_data.local_hostname }}`, as users of cloud-init write it.
 //!
-//! cloud-init takes the whole document as a template, so this module decides what may be one: a path into `ds` or `v1`,
-//! followed by filters of a short list. Everything else that looks like a template stays text.
+//! cloud-init treats the whole document as a template, so this module decides what may be one: a path into `ds` or
+//! `v1`, followed by filters of a short list. Everything else that looks like a template stays text.
 
 /// A part of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Segment {
     /// Text that must arrive as it is.
     Text(String),
-    /// An expression for cloud-init, with its braces. Printable ASCII without `"` and `\`, so that it can stand in a
+    /// An expression for cloud-init, with its braces. Printable ASCII without `"` and `\`, so that it can be part of a
     /// double-quoted YAML scalar.
     Expression(String),
 }
 
-/// Filters that only make text of text.
+/// Filters that only turn text into text.
 const FILTERS: [&str; 11] =
     ["default", "first", "int", "join", "last", "length", "lower", "replace", "string", "trim", "upper"];
 
@@ -69,7 +69,7 @@ fn expression(input: &str) -> Option<(String, &str)> {
     Some((scan.out + "}}", after))
 }
 
-/// Reads on in `rest` and copies what is read to `out`, strings in single quotes.
+/// Reads from `rest` and copies what it has read to `out`, with strings in single quotes.
 struct Scan<'a> {
     rest: &'a str,
     out: String,
@@ -131,7 +131,7 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// A number, or a string in either kind of quotes that holds no quote of any kind and nothing that YAML escapes.
+    /// A number, or a string in either kind of quotes that contains neither quotes nor anything that YAML escapes.
     fn literal(&mut self) -> Option<()> {
         let quote = self.rest.chars().next()?;
         if quote == '\'' || quote == '"' {

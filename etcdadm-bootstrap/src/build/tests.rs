@@ -327,7 +327,7 @@ fn with_flags(flags: &[(&str, &str)]) -> EtcdSettings {
     EtcdSettings { extra_flags: flags.iter().map(|(name, value)| flag(name, value)).collect(), ..Default::default() }
 }
 
-/// A config from before its rules were installed, or past them, is refused once more.
+/// A config that is older than the rules of its CRD, or has bypassed them, is refused here.
 #[rstest]
 #[case(with_flags(&[("metrics", "basic"), ("max-learners", "5")]), "spec.etcd.extraFlags[1]: max-learners: it cannot be set here")]
 #[case(with_flags(&[("experimental-max-learners", "5")]), "spec.etcd.extraFlags[0]: experimental-max-learners: ")]
@@ -395,7 +395,7 @@ fn the_docker_provider_is_spared_what_it_cannot_read() {
     assert!(text.lines().all(|line| line.len() < 64 * 1024));
 }
 
-/// Text with everything in it that means something to YAML, Jinja or a shell.
+/// Text with everything that has a meaning in YAML, Jinja or a shell.
 fn nasty() -> impl Strategy<Value = String> {
     prop_oneof![
         "[^\0]{0,40}",
@@ -439,7 +439,7 @@ proptest! {
         prop_assert_eq!(&document.write_files[index].permissions, "0600");
         prop_assert_eq!(&document.write_files[index].owner, "root:root");
 
-        // One item before the user's, then his, etcdadm's, and his again.
+        // One item of ours, then the user's, etcdadm's, and the user's again.
         let count = commands.len();
         prop_assert_eq!(document.runcmd.len(), 2 * count + 2);
         let expected = |command: &String| {
@@ -459,7 +459,7 @@ proptest! {
             prop_assert_eq!(top, ["write_files:", "runcmd:"]);
         } else {
             prop_assert_eq!(document.users[0]["gecos"].as_str(), Some(gecos.as_str()));
-            // Nothing is a template but instance data in commands.
+            // Only instance data in commands is a template.
             for (at, _) in text.match_indices("{{") {
                 let tag = text[at + 2..].trim_start();
                 prop_assert!(tag.starts_with("ds") || tag.starts_with("v1"), "{}", tag);

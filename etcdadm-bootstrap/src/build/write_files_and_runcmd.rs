@@ -1,11 +1,11 @@
 //! cloud-config for Cluster API's docker provider, whose interpreter knows two modules and no templates, and runs every
-//! command in a shell of its own.
+//! command in a separate shell.
 
 use super::commands::{in_braces, restart_containerd, text, user_commands};
 use super::yaml::Yaml;
 use super::{Bootstrap, Format, InvalidField, STATE_DIR, SUCCESS_SENTINEL, cloud_config, etcdadm, files, proxy};
 
-/// The provider reads line by line, at most 64 KiB each.
+/// The provider reads line by line, with at most 64 KiB in each line.
 const LONGEST_LINE: usize = 64 * 1024 - 1;
 
 pub(super) struct WriteFilesAndRunCmd;
@@ -13,7 +13,7 @@ pub(super) struct WriteFilesAndRunCmd;
 impl Format for WriteFilesAndRunCmd {
     fn render(&self, bootstrap: &Bootstrap<'_>) -> Result<String, InvalidField> {
         let mut yaml = Yaml::new("#cloud-config\n\n", false);
-        // The provider needs about 0.7 s for each file, and puts commands, but not what is in files, into its log.
+        // The provider needs about 0.7 s for each file. It logs commands, but not the content of files.
         let (authority, take_apart) = files::authority_in_one(bootstrap);
         let mut files = files::all(bootstrap, vec![authority])?;
         for file in &mut files {
@@ -28,7 +28,7 @@ impl Format for WriteFilesAndRunCmd {
                                uncompressed";
                 return Err(InvalidField::new(format!("{}.encoding", file.field), problem));
             }
-            // There is no module that makes users: the owner has to be in the image.
+            // No module makes users, so the owner has to be in the image.
             file.after_users = false;
         }
         cloud_config::write_files(&mut yaml, &files);
@@ -44,11 +44,12 @@ fn run_commands(yaml: &mut Yaml, bootstrap: &Bootstrap<'_>, first: &str) -> Resu
         Some(export) => format!("{export}\n{command}"),
         None => command.to_owned(),
     };
-    // The last `:` makes the same of a false condition as cloud-init does, where commands are one script.
+    // With the last `:`, a false condition at the end of a command does not make the command fail. The same holds in
+    // cloud-init, where all commands are one script.
     let by_itself = |command: &str| format!("set -e\n{}\n:", with_proxy(&in_braces(command)));
 
     yaml.section(0, "runcmd");
-    // Keeps the provider from starting over after a restart of its own.
+    // Keeps the provider from running everything again after the provider was restarted.
     item(yaml, "", &format!("echo started > {STATE_DIR}/capd.bootstrap.started && {first}"))?;
     if let Some(restart) = restart_containerd(bootstrap) {
         item(yaml, "", restart)?;

@@ -1,4 +1,4 @@
-//! The small part of YAML that bootstrap data needs, written so that no text can end up anywhere but in its own scalar.
+//! The small part of YAML that bootstrap data needs, written so that no text can end up outside its own scalar.
 //!
 //! Every string is a double-quoted scalar of printable ASCII: it means the same to every YAML parser, in YAML 1.1 and
 //! 1.2, and a line never begins with a user's text.
@@ -10,14 +10,14 @@ use std::fmt::Write as _;
 /// Width of Base64 lines. Short enough for parsers that read line by line into a fixed buffer.
 const BASE64_WIDTH: usize = 76;
 
-/// A YAML document while it is written.
+/// A YAML document that is being written.
 pub(super) struct Yaml {
     text: String,
     templated: bool,
 }
 
 impl Yaml {
-    /// A document that begins with `header`. `templated`: cloud-init takes the document as a Jinja template before it
+    /// A document that begins with `header`. `templated`: cloud-init treats the document as a Jinja template before it
     /// reads it as YAML, so text must not look like a template.
     pub(super) fn new(header: &str, templated: bool) -> Self {
         Self { text: header.to_owned(), templated }
@@ -32,12 +32,12 @@ impl Yaml {
         self.text.len()
     }
 
-    /// A key whose value follows on the next lines. Stands alone on its line, as the docker provider's parser wants it.
+    /// A key whose value follows on the next lines. It is alone on its line, as the docker provider's parser requires.
     pub(super) fn section(&mut self, indent: usize, key: &str) {
         _ = writeln!(self.text, "{:indent$}{key}:", "");
     }
 
-    /// `key: "value"`, the first of a list's item if `dash`.
+    /// `key: "value"`, as the first key of a list item if `dash`.
     pub(super) fn string(&mut self, indent: usize, dash: bool, key: &str, value: &str) {
         self.key(indent, dash, key);
         self.scalar(&[Segment::Text(value.to_owned())]);
@@ -67,7 +67,7 @@ impl Yaml {
         }
     }
 
-    /// A list's item that is a string.
+    /// A list item that is a string.
     pub(super) fn item(&mut self, indent: usize, value: &[Segment]) {
         _ = write!(self.text, "{:indent$}- ", "");
         self.scalar(value);
@@ -93,7 +93,7 @@ impl Yaml {
         let mut chars = text.chars().peekable();
         while let Some(char) = chars.next() {
             match char {
-                // The start of a Jinja tag, or what would be one together with an expression that follows.
+                // The start of a Jinja tag, or text that would be one together with the expression after it.
                 '{' if self.templated && chars.peek().is_none_or(|next| "{%#".contains(*next)) => {
                     self.text.push_str("\\x7b");
                 }

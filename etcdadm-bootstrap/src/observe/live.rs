@@ -26,7 +26,7 @@ pub(crate) async fn read(context: &Context, observation: &Observation, need: Nee
         Need::Guard => {
             let Some(machine) = &observation.machine else { return Ok(()) };
             let cluster = observation.cluster_name().unwrap_or_default();
-            // Where there was none, the watch may show one by now, and that counts.
+            // If there is none, the watch may show one by now, and that counts.
             if let Some(init) = init_secret(context, machine, cluster).await? {
                 reads.init = Some(Some(init));
             }
@@ -87,15 +87,15 @@ async fn secret_values(context: &Context, config: &EtcdadmConfig) -> Result<Foun
 }
 
 async fn holder_exists(context: &Context, holder: &LockInformation, namespace: &str) -> Result<bool> {
-    // A get would say that it is gone where its version is not served any more.
+    // If the version is no longer served, a get would answer as if the Machine were gone.
     let machine =
         apply::get_live(&context.client, context.machines.resource(), namespace, &holder.machine_name).await?;
     Ok(machine.is_some_and(|machine| holder.is(&machine.name_any(), &machine.uid().unwrap_or_default())))
 }
 
-/// Whether something must not be initialized again. The EtcdCluster remembers that etcd has been initialized. Before it
-/// can know that, and where there is no EtcdCluster, the bootstrap data of another Machine tells that somebody is about
-/// to do it, or has done it.
+/// Whether this Machine must not initialize etcd. The EtcdCluster records that etcd has been initialized. Before it can
+/// know that, and without an EtcdCluster, the bootstrap data of another Machine shows that this other Machine is about
+/// to initialize etcd, or has done so.
 async fn guard(context: &Context, machine: &MachineView, cluster: &str, config: &EtcdadmConfig) -> Result<Guard> {
     let etcd_cluster = etcd_cluster_of(machine);
     if let Some((name, uid)) = etcd_cluster {
@@ -104,7 +104,7 @@ async fn guard(context: &Context, machine: &MachineView, cluster: &str, config: 
         match etcd.filter(|etcd| etcd.metadata.uid.as_deref() == Some(uid)) {
             None => return Ok(Guard::OwnerGone),
             Some(etcd) if etcd.metadata.deletion_timestamp.is_some() => return Ok(Guard::OwnerGone),
-            // The init Secret, which the controller of EtcdClusters counts as well, has been read before.
+            // The controller of EtcdClusters also considers the init Secret. It has been read before.
             Some(etcd) if etcd.has_begun() => return Ok(Guard::Initialized),
             Some(_) => {}
         }
@@ -117,8 +117,8 @@ async fn guard(context: &Context, machine: &MachineView, cluster: &str, config: 
     Ok(begun.map_or(Guard::NotInitialized, Guard::Begun))
 }
 
-/// Name of another Machine with bootstrap data, among the Secrets that `selector` finds. The data goes with its config,
-/// and so with the Machine.
+/// Name of another Machine with bootstrap data, among the Secrets that `selector` finds. The data is deleted with its
+/// config, and so with the Machine.
 async fn other_data_secret(
     context: &Context,
     machine: &MachineView,

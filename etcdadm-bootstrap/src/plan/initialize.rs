@@ -2,11 +2,11 @@
 //!
 //! Expected flow: take the lock, read live that nothing has been initialized, create the bootstrap Secret.
 //!
-//! Guarantees: of all Machines of a Cluster one at a time holds the lock; none gets data to initialize while another one
-//! has bootstrap data, or once the EtcdCluster remembers that etcd was initialized.
+//! Guarantees: only one Machine of a Cluster at a time holds the lock. No Machine gets data to initialize etcd while
+//! another Machine has bootstrap data, or once the EtcdCluster records that etcd was initialized.
 //!
-//! Assumptions: a Machine that no longer exists has taken its bootstrap data with it. For the Machines of an EtcdCluster
-//! the EtcdCluster then knows whether etcd was initialized. Without an EtcdCluster nobody knows, so a person decides.
+//! Assumptions: if a Machine no longer exists, its bootstrap data is gone too. For the Machines of an EtcdCluster, the
+//! EtcdCluster then knows whether etcd was initialized. Without an EtcdCluster, this is not known, so a person decides.
 
 use super::prerequisites::Ready;
 use super::{Plan, Step, block_unwatched, wait, wait_unwatched};
@@ -31,7 +31,8 @@ pub(super) fn initialize(observation: &Observation, ready: &Ready<'_>) -> Result
         Lock::Held { exists: None, .. } => Err(Plan::Do(Step::Read(Need::LockHolder))),
         Lock::Held { holder, exists: Some(true), created, .. } => {
             let created = created.map(|at| format!(", created at {at:.0},")).unwrap_or_default();
-            // No controller replaces a Machine before etcd has begun. Without an EtcdCluster, a person makes the Secret.
+            // No controller replaces a Machine before etcd has begun. Without an EtcdCluster, a person makes the
+            // Secret.
             let then = match etcd_cluster_of(ready.machine) {
                 Some(_) => "If that one never does, look at its console, and delete that Machine: another one \
                             initializes etcd then"

@@ -1,4 +1,4 @@
-//! What every bootstrap needs and no request is needed for.
+//! What every bootstrap needs, as far as the watches show it.
 
 use super::{Plan, Step, block, block_unwatched, wait};
 use crate::build::CertificateAuthority;
@@ -20,7 +20,7 @@ pub(super) fn prerequisites(observation: &Observation) -> Result<Ready<'_>, Plan
     data_secret(observation)?;
     let machine = machine(observation)?;
     let cluster = cluster(observation)?;
-    // The data of an etcd member does not depend on the Cluster's infrastructure, so it does not wait for it: the
+    // The data of an etcd member does not depend on the Cluster's infrastructure, so it does not wait for that. The
     // Machine's own infrastructure does.
     let secret = names::ca_secret(&cluster.name);
     match &observation.authority {

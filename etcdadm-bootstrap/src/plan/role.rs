@@ -1,4 +1,4 @@
-//! Init or join, by what is observed.
+//! Init or join, depending on the observation.
 
 use super::prerequisites::Ready;
 use super::{Plan, block, wait};
@@ -9,8 +9,8 @@ use api::names;
 use etcd_values::parse_id;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
-/// How long the first Machine may take until it runs etcdadm: as long as the longest `startupGraceSeconds`. After that, its
-/// bootstrap data starts no etcd cluster any more.
+/// How long the first Machine may take until it runs etcdadm: as long as the longest `startupGraceSeconds`. After that,
+/// its bootstrap data no longer starts an etcd cluster.
 const INIT_TTL: SignedDuration = SignedDuration::from_hours(24);
 
 /// The role of the Machine. `Err`: the init Secret exists and cannot be used, or another Machine comes first.

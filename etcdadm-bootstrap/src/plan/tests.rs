@@ -1,4 +1,4 @@
-//! Every row: what is observed, and what follows.
+//! Each row: what is observed, and what is planned.
 
 use super::*;
 use crate::build::objects::LockInformation;
@@ -26,14 +26,14 @@ fn held(exists: Option<bool>) -> Lock {
     Lock::Held { holder, exists, created, resource_version: "42".to_owned() }
 }
 
-/// As where the holder has been read live.
+/// Makes the holder one that has been read live.
 fn forget_created(observation: &mut Observation) {
     if let Lock::Held { created, .. } = &mut observation.lock {
         *created = None;
     }
 }
 
-/// A Machine without an EtcdCluster.
+/// Makes the Machine one without an EtcdCluster.
 fn free_standing(observation: &mut Observation) {
     observation.machine.as_mut().unwrap().controller = None;
 }
@@ -239,7 +239,7 @@ fn the_secret_satisfies_the_bootstrap_contract() {
     );
     let (_, value) = created(&ready_to_init());
     assert!(value.contains("etcdadm init --init-system systemd --name demo-etcd-0 "), "{value}");
-    // A day from 1970-01-12T13:46:40Z on, when all of this is observed.
+    // One day after 1970-01-12T13:46:40Z, when all of this is observed.
     assert!(value.contains("ETCDADM_INIT_NOT_AFTER=1970-01-13T13:46:40Z ETCDADM_TIMEOUT=24h etcdadm init "), "{value}");
 }
 
@@ -281,6 +281,6 @@ fn what_is_not_watched_is_looked_at_less_and_less_often() {
         }
     };
     assert_eq!([0, 40, 100_000].map(again), [2, 10, 60]);
-    // A clock that was set back does not end the looking.
+    // If the clock was set back, the plan still looks again.
     assert_eq!(again(-50), 2);
 }

@@ -1,8 +1,8 @@
-//! The commands of documents are run, as cloud-init and the docker provider would.
+//! Runs the commands of documents as cloud-init and the docker provider would.
 
 use super::*;
 
-/// What the docker provider does with the first file and the first command, in a directory of its own.
+/// Does what the docker provider does with the first file and the first command, in a separate directory.
 #[test]
 fn certificate_and_key_arrive_on_the_docker_provider_as_they_are() {
     use std::os::unix::fs::PermissionsExt;
@@ -26,7 +26,8 @@ fn certificate_and_key_arrive_on_the_docker_provider_as_they_are() {
     assert!(state.join("capd.bootstrap.started").exists() && !state.join("etcd-ca.pem").exists());
 }
 
-/// What cloud-init makes of a spec's commands, run with a stand-in for etcdadm; what it printed, and whether it succeeded.
+/// Runs what cloud-init makes of a spec's commands, with a stub for etcdadm. Returns what it printed, and whether it
+/// succeeded.
 fn run_like_cloud_init(etcdadm: &str, spec: &EtcdadmConfigSpec) -> (String, bool) {
     let document = Document::read(&render_init(spec).unwrap());
     let commands: Vec<String> = document.runcmd.iter().map(|c| c.replace(SUCCESS_SENTINEL, "/dev/null")).collect();
