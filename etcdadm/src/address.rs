@@ -6,15 +6,16 @@ use anyhow::{Context, Result, bail};
 
 use crate::endpoint::{Endpoint, Host};
 
-/// Chooses the member's own address: the one asked for, else the one this machine uses towards the cluster, else
-/// towards the default route, else its first one. Works without any route.
+/// Chooses the member's own address: the requested one, else the source address towards the cluster, else towards the
+/// default route, else the machine's first address. Works without any route.
 ///
 /// # Errors
-/// When the address asked for, or kept, is not this machine's, or the machine has none that others could reach.
+/// When the requested or kept address is not an address of this machine, or the machine has no address that others can
+/// reach.
 pub fn member_address(asked: Option<IpAddr>, towards: &[Endpoint]) -> Result<IpAddr> {
     match asked {
         Some(ip) if !ip.is_unspecified() => {
-            // Binding is the one test that also knows of addresses no interface lists, such as 127.0.0.2.
+            // Binding is the only test that also finds addresses that no interface lists, such as 127.0.0.2.
             UdpSocket::bind((ip, 0)).with_context(|| {
                 let own = interface_addresses().iter().map(IpAddr::to_string).collect::<Vec<_>>().join(", ");
                 format!("{ip}, of --bind-address or etcd.env, is not an address of this machine; it has {own}")
@@ -34,13 +35,13 @@ pub fn member_address(asked: Option<IpAddr>, towards: &[Endpoint]) -> Result<IpA
     }
 }
 
-/// The source addresses towards the endpoints, then towards the default routes. Nothing is sent to find them.
+/// The source addresses towards the endpoints, then towards the default routes. Finding them sends no packet.
 fn routed(towards: &[Endpoint]) -> impl Iterator<Item = IpAddr> {
     let cluster = towards.iter().flat_map(|endpoint| match &endpoint.host {
         Host::Ip(ip) => vec![SocketAddr::new(*ip, endpoint.port)],
         Host::Name(name) => (name.as_str(), endpoint.port).to_socket_addrs().map(Iterator::collect).unwrap_or_default(),
     });
-    // Documentation prefixes: no route but the default one leads there.
+    // Documentation prefixes: only the default route leads there.
     let default_routes = [
         SocketAddr::from((Ipv4Addr::new(192, 0, 2, 1), 9)),
         SocketAddr::from((Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1), 9)),
@@ -56,7 +57,8 @@ fn source_towards(target: SocketAddr) -> Option<IpAddr> {
     Some(socket.local_addr().ok()?.ip())
 }
 
-/// Addresses of the interfaces that others could reach, IPv4 first, each family in the order of the interfaces.
+/// Addresses of the interfaces that other machines can reach: IPv4 first, and within a family in the order of the
+/// interfaces.
 fn interface_addresses() -> Vec<IpAddr> {
     let interfaces = if_addrs::get_if_addrs().unwrap_or_default();
     let mut addresses: Vec<IpAddr> =
@@ -65,7 +67,7 @@ fn interface_addresses() -> Vec<IpAddr> {
     addresses
 }
 
-/// Neither of this machine only nor of one link only.
+/// Whether other machines can reach the address: it is neither loopback nor unspecified nor link-local.
 fn reachable(ip: &IpAddr) -> bool {
     let link_local = match ip {
         IpAddr::V4(ip) => ip.is_link_local(),

@@ -13,7 +13,7 @@ use sha2::Digest;
 pub struct Sha256([u8; 32]);
 
 impl Sha256 {
-    /// The sum of everything `reader` has left.
+    /// The sum of all that remains in `reader`.
     ///
     /// # Errors
     /// When reading fails.
@@ -21,7 +21,7 @@ impl Sha256 {
         Self::of_copy(reader, &mut io::sink())
     }
 
-    /// The sum of everything `reader` has left, which is written to `copy`.
+    /// The sum of all that remains in `reader`, which is also written to `copy`.
     ///
     /// # Errors
     /// When reading or writing fails.
@@ -39,7 +39,8 @@ impl Sha256 {
         }
     }
 
-    /// The sum that `sha256sum`'s output gives for the file `name`. A text of nothing but a sum is one for any name.
+    /// The sum for the file `name` in the output of `sha256sum`. If the text is nothing but a sum, it applies to any
+    /// name.
     pub fn in_sums(text: &str, name: &str) -> Option<Self> {
         let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
         if let Ok(bare) = text.trim().parse() {
@@ -47,7 +48,7 @@ impl Sha256 {
         }
         lines.find_map(|line| {
             let (sum, file) = line.split_once(char::is_whitespace)?;
-            // `*` marks binary mode; a path may stand before the name.
+            // `*` marks binary mode. A path may precede the name.
             let file = file.trim_start().trim_start_matches('*').rsplit('/').next()?;
             if file == name { sum.parse().ok() } else { None }
         })

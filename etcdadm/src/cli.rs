@@ -1,4 +1,4 @@
-//! The command line: names, defaults and habits of the etcdadm it replaces.
+//! The command line. It keeps the names, defaults and conventions of the etcdadm that this program replaces.
 
 mod explain;
 mod values;
@@ -145,10 +145,10 @@ pub enum OutputFormat {
     Json,
 }
 
-/// Reads the command line, program name first.
+/// Parses the command line, whose first word is the program name.
 ///
 /// # Errors
-/// The error prints itself and knows its exit code: 2 for a command line that is not understood, 0 for `--help`.
+/// The error can print itself and knows its exit code: 2 for a command line that cannot be parsed, 0 for `--help`.
 pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<CommandLine, clap::Error> {
     let matches = CommandLine::command().try_get_matches_from(args).map_err(explain::explain)?;
     CommandLine::from_arg_matches(&matches)

@@ -1,8 +1,9 @@
-//! Whether a new member fits the cluster, and how it joins: decided by the versions of the members that are there.
+//! Whether a new member is compatible with the cluster, and in which role it joins. The versions of the existing
+//! members decide.
 
 use etcd_values::EtcdVersion;
 
-/// As what a member joins.
+/// The role in which a member joins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// As a learner, to be promoted when it has caught up.
@@ -11,18 +12,20 @@ pub enum Role {
     Voter,
     /// As a voter, but only because of members that did not answer: the others are new enough.
     VoterForSilence,
-    /// Not known yet: no member told its version, or one that did not may decide whether this one goes with them.
+    /// Not known yet: no member has reported its version, or a member that has not reported one may decide whether this
+    /// member is compatible with the others.
     Unknown,
 }
 
-/// Decides as what a member of version `own` joins, by the versions of the cluster's members. A member that did not answer
-/// is `None`: it has at least the version `floor`, or where that is not known, the oldest one that goes with the others.
+/// Decides the role of a new member of version `own` from the versions of the cluster's members. `None` stands for a
+/// member that did not answer: it has at least the version `floor`, or if that is unknown, at least the oldest version
+/// that is compatible with the others.
 ///
-/// The oldest member decides, also where it does not answer: etcd does not raise the cluster's version without it.
-/// Halfway from 3.5 to 3.6, a member of 3.5 is taken, and one of 3.7 would be two minor versions ahead.
+/// The oldest member decides, even if it does not answer: etcd does not raise the cluster's version without it. During
+/// an upgrade from 3.5 to 3.6, etcd accepts a 3.5 member, and a 3.7 member would be two minor versions ahead.
 ///
 /// # Errors
-/// When the member would not go with the others, whatever those that did not answer have.
+/// When the member is incompatible with the others, whatever versions the silent members have.
 pub fn role(own: &EtcdVersion, members: &[Option<EtcdVersion>], floor: Option<&EtcdVersion>) -> Result<Role, String> {
     let known = || members.iter().flatten();
     let (Some(oldest), Some(newest)) = (known().min(), known().max()) else {
@@ -45,7 +48,7 @@ pub fn role(own: &EtcdVersion, members: &[Option<EtcdVersion>], floor: Option<&E
             "the cluster runs etcd {oldest}, and etcd {own} is more than one minor version ahead; give --version {newest}"
         ));
     }
-    // Only what the storage tells counts here: without a floor, nothing speaks for a member that is so old.
+    // Only the storage version counts here: without a floor, nothing suggests that a member is that old.
     let may_be_ahead = is_silent && floor.is_some_and(is_ahead);
     Ok(if is_behind || may_be_ahead {
         Role::Unknown
@@ -75,7 +78,8 @@ mod tests {
         let decide = |own: &str, floor: Option<&str>| role(&version(own), &members, floor.map(version).as_ref());
         assert_eq!(decide("3.6.16", Some("3.6.0")), Ok(Role::Learner));
         assert_eq!(decide("3.6.16", None), Ok(Role::VoterForSilence));
-        // Halfway from 3.5 to 3.6, one of 3.5 goes with the others, and one of 3.7 does not; then it is the other way.
+        // During an upgrade from 3.5 to 3.6, a 3.5 member is compatible and a 3.7 member is not. After it, the opposite
+        // is true.
         assert_eq!(decide("3.5.35", Some("3.5.0")), Ok(Role::Unknown));
         assert_eq!(decide("3.7.3", Some("3.5.0")), Ok(Role::Unknown));
         assert_eq!(decide("3.7.3", Some("3.6.0")), Ok(Role::Learner));

@@ -14,7 +14,7 @@ use crate::settings::Settings;
 use crate::{existing, files};
 use env::Start;
 
-/// Writes everything that starting the member takes.
+/// Writes all files that the start of the member needs.
 ///
 /// # Errors
 /// When a file cannot be written.
@@ -32,12 +32,12 @@ pub fn write_all(paths: &Paths, settings: &Settings, start: &Start) -> Result<()
 /// Whether etcd.env is what `start` would write.
 ///
 /// # Errors
-/// When the file is there and cannot be read.
+/// When the file exists and cannot be read.
 pub fn is_current(paths: &Paths, settings: &Settings, start: &Start) -> Result<bool> {
     Ok(files::read(&paths.etcd_env())?.is_some_and(|there| there == env::render(paths, settings, start).as_bytes()))
 }
 
-/// Makes etcd.env that of a member that has data; see [`existing::as_existing`].
+/// Changes etcd.env to the settings of a member that has data; see [`existing::as_existing`].
 ///
 /// # Errors
 /// When the file cannot be read or written.
@@ -50,10 +50,10 @@ pub fn mark_existing(paths: &Paths) -> Result<()> {
     Ok(())
 }
 
-/// The token of the new cluster: the one that an interrupted run chose, else a random one.
+/// The initial cluster token: the one that an interrupted run chose, else a random one.
 ///
 /// # Errors
-/// When etcd.env is there and cannot be read.
+/// When etcd.env exists and cannot be read.
 pub fn token(paths: &Paths) -> Result<String> {
     let there = files::read(&paths.etcd_env())?.unwrap_or_default();
     let text = String::from_utf8_lossy(&there);
@@ -61,10 +61,11 @@ pub fn token(paths: &Paths) -> Result<String> {
     Ok(chosen.map_or_else(|| format!("{:016x}", rand::rng().random::<u64>()), str::to_owned))
 }
 
-/// Names of the settings in etcd.env that are not as asked for. What only the first start reads does not count.
+/// Names of the settings in etcd.env that differ from the requested ones. Settings that only the first start reads do
+/// not count.
 ///
 /// # Errors
-/// When the file is there and cannot be read.
+/// When the file exists and cannot be read.
 pub fn differences(paths: &Paths, settings: &Settings) -> Result<Vec<String>> {
     let Some(there) = files::read(&paths.etcd_env())? else { return Ok(Vec::new()) };
     let there = String::from_utf8_lossy(&there).into_owned();

@@ -23,9 +23,9 @@ pub enum Host {
 /// An `https` URL with host and port and nothing else.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Endpoint {
-    /// Who.
+    /// The host.
     pub host: Host,
-    /// Which port there.
+    /// The port on that host.
     pub port: u16,
 }
 
@@ -37,7 +37,7 @@ impl Endpoint {
 }
 
 impl fmt::Display for Host {
-    /// Without brackets, as TLS wants a server's name.
+    /// Without brackets, which is how TLS expects a server name.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Ip(ip) => ip.fmt(f),
@@ -84,7 +84,7 @@ impl FromStr for Endpoint {
     }
 }
 
-/// Reads `:2379`, or nothing for the client port.
+/// Parses a port such as `:2379`. An empty text means the client port.
 fn port(text: &str) -> Result<u16, String> {
     if text.is_empty() {
         return Ok(CLIENT_PORT);
@@ -96,7 +96,7 @@ fn port(text: &str) -> Result<u16, String> {
     }
 }
 
-/// Whether `text` can be a DNS name; underscores are let through, since host names in the wild have them.
+/// Whether `text` can be a DNS name. Underscores are allowed, since real host names contain them.
 pub fn is_dns_name(text: &str) -> bool {
     let label = |l: &str| {
         !l.is_empty()
@@ -110,7 +110,7 @@ pub fn is_dns_name(text: &str) -> bool {
     text.len() <= 253 && !numeric_end && text.split('.').all(label)
 }
 
-/// Whether two announced URLs are the same place, however they are spelled.
+/// Whether two announced URLs denote the same endpoint, however they are spelled.
 pub fn same_url(a: &str, b: &str) -> bool {
     match (a.parse::<Endpoint>(), b.parse::<Endpoint>()) {
         (Ok(a), Ok(b)) => a == b,

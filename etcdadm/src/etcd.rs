@@ -1,4 +1,4 @@
-//! What this program asks of etcd.
+//! The requests that this program sends to etcd.
 
 mod client;
 mod failure;
@@ -11,18 +11,18 @@ pub use failure::Failure;
 pub struct Member {
     /// Its ID.
     pub id: u64,
-    /// Its name; empty until it has started and made itself known.
+    /// Its name; empty until it has started and published the name.
     pub name: String,
     /// Where the other members reach it.
     pub peer_urls: Vec<String>,
     /// Where clients reach it; empty until it has started.
     pub client_urls: Vec<String>,
-    /// Whether it only listens so far.
+    /// Whether it is a learner.
     pub learner: bool,
 }
 
 impl Member {
-    /// Whether it ever ran and made itself known to the others.
+    /// Whether it has ever started and published its name.
     pub fn has_started(&self) -> bool {
         !self.name.is_empty()
     }

@@ -1,4 +1,4 @@
-//! Files that are either the old or the new ones, also after a power failure.
+//! Writes files so that each holds either its old or its new content, even after a power failure.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use rustix::fs::{FlockOperation, flock};
 
-/// A file under its temporary name; it takes its place on [`PendingFile::commit`] and vanishes without it.
+/// A file under its temporary name. [`PendingFile::commit`] puts it in its place. Without that, it disappears.
 #[derive(Debug)]
 pub struct PendingFile {
     file: File,
@@ -18,7 +18,7 @@ pub struct PendingFile {
 }
 
 impl PendingFile {
-    /// Starts to write `target` with permission bits `mode`, making its directory where it is missing.
+    /// Starts to write `target` with permission bits `mode`, and makes its directory if it is missing.
     ///
     /// # Errors
     /// When the directory cannot be written.
@@ -26,7 +26,7 @@ impl PendingFile {
         let directory = parent(target);
         create_directory(directory, 0o755)?;
         let name = target.file_name().unwrap_or_default().to_string_lossy();
-        // One name for all attempts: what an interrupted run left is overwritten and never piles up.
+        // All attempts use the same name, so an attempt overwrites what an interrupted run left, and nothing piles up.
         let temporary = directory.join(format!(".{name}.etcdadm-partial"));
         remove_if_there(&temporary)?;
         let file = OpenOptions::new().write(true).create_new(true).mode(mode).open(&temporary)?;
@@ -38,7 +38,7 @@ impl PendingFile {
     /// Puts the file in its place.
     ///
     /// # Errors
-    /// When the disk refuses; the old file is still there then.
+    /// When the disk fails. The old file is then still in place.
     pub fn commit(mut self) -> io::Result<()> {
         self.file.sync_all()?;
         fs::rename(&self.temporary, &self.target)?;
@@ -76,7 +76,7 @@ fn remove_if_there(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Makes `path` and what is missing above it, each with permission bits `mode`; existing ones stay as they are.
+/// Makes `path` and its missing parents, each with permission bits `mode`. Existing directories stay as they are.
 ///
 /// # Errors
 /// When one cannot be made.
@@ -84,7 +84,7 @@ pub fn create_directory(path: &Path, mode: u32) -> io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(mode).create(path)
 }
 
-/// Makes `path` hold `contents` with permission bits `mode`. Answers whether anything had to change.
+/// Makes `path` hold `contents` with permission bits `mode`. Returns whether anything had to change.
 ///
 /// # Errors
 /// When the file cannot be written; the message names it.
@@ -99,10 +99,10 @@ pub fn write(path: &Path, contents: &[u8], mode: u32) -> Result<bool> {
     Ok(true)
 }
 
-/// Renames a file if it is there, for good when it returns.
+/// Renames a file if it exists. The change is on disk when this returns.
 ///
 /// # Errors
-/// When it is there and cannot be renamed; the message names it.
+/// When it exists and cannot be renamed; the message names it.
 pub fn rename(from: &Path, to: &Path) -> Result<()> {
     let place = || format!("cannot rename {}", from.display());
     if from.exists() {
@@ -112,10 +112,10 @@ pub fn rename(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Removes `path` if it is there, for good when it returns.
+/// Removes `path` if it exists. The change is on disk when this returns.
 ///
 /// # Errors
-/// When it is there and cannot be removed; the message names it.
+/// When it exists and cannot be removed; the message names it.
 pub fn remove(path: &Path) -> Result<()> {
     let place = || format!("cannot remove {}", path.display());
     if path.exists() {
@@ -133,7 +133,7 @@ fn permissions(path: &Path) -> Result<u32> {
 /// Reads `path`; `None` if there is no such file.
 ///
 /// # Errors
-/// When it is there and cannot be read; the message names it.
+/// When it exists and cannot be read; the message names it.
 pub fn read(path: &Path) -> Result<Option<Vec<u8>>> {
     match fs::read(path) {
         Ok(contents) => Ok(Some(contents)),
@@ -142,14 +142,15 @@ pub fn read(path: &Path) -> Result<Option<Vec<u8>>> {
     }
 }
 
-/// Held while this program works on the machine; released by the kernel however it ends.
+/// A lock that this program holds while it works on the machine. However the program ends, the kernel releases the
+/// lock.
 #[derive(Debug)]
 pub struct Lock(File);
 
-/// Closing the file would not be enough: a process that is just being started has it too, until it runs its own program.
+/// Closing the file would not be enough: a forked process also has it open until that process runs its own program.
 impl Drop for Lock {
     fn drop(&mut self) {
-        // Where it fails, the file is closed all the same.
+        // If this fails, the file is closed anyway.
         let _ = flock(&self.0, FlockOperation::Unlock);
     }
 }
@@ -209,7 +210,7 @@ mod tests {
         let first = Lock::take(&path).unwrap();
         let message = Lock::take(&path).unwrap_err().to_string();
         assert!(message.contains("another etcdadm"), "{message}");
-        // As a process has it that is just being started.
+        // Like a forked process that does not run its own program yet.
         let inherited = first.0.try_clone().unwrap();
         drop(first);
         Lock::take(&path).unwrap();

@@ -1,19 +1,19 @@
 //! Keeps etcd from starting without its data, or with an older copy of it.
 //!
-//! etcd itself starts an empty member wherever it finds no write-ahead log and its settings allow it, under the IDs of
-//! the member that was there. A script that the unit starts in place of etcd prevents that: it compares two epochs, one
-//! beside the write-ahead log and one in `/etc/etcd`, and only then becomes etcd. Both get a new random value at every
-//! start and stop, so an older copy of the data directory carries an older epoch.
+//! etcd itself starts an empty member, under the IDs of the earlier member, wherever it finds no write-ahead log and
+//! its settings allow it. To prevent that, the unit starts a script in place of etcd. The script compares two epochs,
+//! one beside the write-ahead log and one in `/etc/etcd`, and only then becomes etcd. Both epochs get a new random
+//! value at every start and stop, so an older copy of the data directory has an older epoch.
 //!
 //! Invariants:
-//! - Before etcd first runs, both epochs are on disk: a directory without the epoch is not the one etcd ran in.
-//! - A new value is announced outside (`old new`), then written beside the log, then confirmed outside (`new`), each
-//!   synced before the next. A kill or power failure in between leaves a pair that fits.
-//! - Once a log has been seen, etcd's settings say `existing` with itself as the only member, with which etcd of every
-//!   supported version does not start without a log. This holds even where the script is bypassed.
+//! - Before etcd first runs, both epochs are on disk: a directory without the epoch is not the one in which etcd ran.
+//! - A new value is announced outside (`old new`), then written beside the log, then confirmed outside (`new`). Each
+//!   write is synced before the next. If a kill or a power failure interrupts this, the two epochs still match.
+//! - As soon as a log has been seen, etcd's settings say `existing` and name this member as the only one. With these
+//!   settings, no supported version of etcd starts without a log, even if the script is bypassed.
 //!
-//! What it cannot see: a copy taken since the last start, if the machine then lost power before it stopped etcd; and a
-//! whole machine set back, `/etc` included.
+//! The guard does not detect a copy that was taken since the last start, if the machine then lost power before it
+//! stopped etcd; nor a whole machine that was reset to an earlier state, `/etc` included.
 
 use anyhow::Result;
 
@@ -29,20 +29,20 @@ const BEGUN: &str = "begun";
 /// What the data directory holds, compared with what this machine remembers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Data {
-    /// No write-ahead log, and none that is missed.
+    /// No write-ahead log, and none is missing.
     Blank,
-    /// The write-ahead log of the last run.
+    /// The write-ahead log of the last run, or one without an epoch outside to compare it with.
     Present,
-    /// No write-ahead log, though by the epoch outside there was one, or the directory is not the one etcd was started in.
+    /// No write-ahead log, but an epoch outside. The member has had a log, or etcd was started in another directory.
     Lost,
-    /// No write-ahead log, and no epoch outside. Only etcd's settings say that there was a log: what a person leaves who
-    /// has the machine join as a new member.
+    /// No write-ahead log and no epoch outside. Only etcd's settings say that there was a log. This is the state after
+    /// a person has prepared the machine to join as a new member.
     Forgotten,
     /// A write-ahead log, but not the one of the last run.
     Outdated,
 }
 
-/// Looks at the epochs as the script does.
+/// Compares the epochs as the script does.
 ///
 /// # Errors
 /// When a file cannot be read.
@@ -57,7 +57,7 @@ pub fn data(paths: &Paths) -> Result<Data> {
         if std::mem::replace(&mut outside, now.clone()) == now {
             break inside;
         }
-        // The script is at work: two looks at different times do not make a pair.
+        // The script is at work: values that were read at different times are not a pair.
     };
     let settings = text(paths.etcd_env())?.unwrap_or_default();
     let remembered = outside.as_deref().unwrap_or_default();
@@ -81,7 +81,8 @@ pub(crate) fn has_run(outside: &str, settings: &str) -> bool {
     outside.lines().nth(1) == Some(BEGUN) || crate::existing::is_existing(settings)
 }
 
-/// Forgets the data of an earlier member, for one that is new: the next start takes the directory as it is.
+/// Forgets the data of an earlier member, so that a new member can start: the next start accepts the directory as it
+/// is.
 ///
 /// # Errors
 /// When the file cannot be removed.
@@ -89,7 +90,7 @@ pub fn forget(paths: &Paths) -> Result<()> {
     files::remove(&paths.outer_epoch())
 }
 
-/// The script: `start` checks and becomes etcd, `stopped` marks the data that etcd left.
+/// The script. `start` checks the data and becomes etcd; `stopped` marks the data when etcd has stopped.
 pub fn render(paths: &Paths) -> String {
     let path = |path: std::path::PathBuf| path.display().to_string();
     include_str!("guard/etcd-guard.sh")

@@ -9,17 +9,17 @@ use crate::member::MemberRecord;
 use crate::node::{Node, POLL};
 use crate::plan::{self, Deadline, InitStep};
 
-/// Makes this machine the first member of a new cluster, and returns once it is healthy. A machine that already is one
-/// is left as it is, and one that is not starts no cluster after `not_after`.
+/// Makes this machine the first member of a new cluster, and returns when the member is healthy. A machine that already
+/// is a member stays as it is, and a machine that is not starts no cluster after `not_after`.
 ///
 /// # Errors
-/// When a step fails, or the time is up. A further run goes on where this one stopped.
+/// When a step fails, or time is up. The next run continues where this one stopped.
 pub async fn init(node: &Node, not_after: Option<OffsetDateTime>) -> Result<()> {
     node.within_time(steps(node, not_after)).await
 }
 
 async fn steps(node: &Node, not_after: Option<OffsetDateTime>) -> Result<()> {
-    // By the clock at the beginning: a run that was in time is not refused in the middle.
+    // Uses the time at which the run began: a run that began in time is not refused in the middle.
     let deadline = not_after.map(|not_after| Deadline { not_after, now: node.now });
     let local = node.local().await?;
     if let InitStep::Refuse(why) = plan::init(&local, deadline) {
@@ -27,7 +27,7 @@ async fn steps(node: &Node, not_after: Option<OffsetDateTime>) -> Result<()> {
     }
     let authority = match node.authority()? {
         Some(authority) => authority,
-        // Its peers and clients trust the one that it has been set up with.
+        // The member's peers and clients trust the authority that the member was set up with.
         None if local.is_member() => bail!(
             "this machine is a member, and there is no certificate authority in {}; put the ca.crt and ca.key there that it \
              was set up with, or give their directory with --certs-dir",
@@ -48,7 +48,7 @@ async fn steps(node: &Node, not_after: Option<OffsetDateTime>) -> Result<()> {
             }
             InitStep::StartAgain => node.start(&Start::Again)?,
             InitStep::AwaitHealth => {
-                // Before anybody is told of the cluster: from now on it never starts empty.
+                // From now on, the member never starts empty. This comes before anybody learns of the cluster.
                 node.mark_existing()?;
                 match member.check().await {
                     Ok(()) => break,

@@ -1,4 +1,4 @@
-//! What runs etcd on this machine.
+//! The init system that runs etcd on this machine.
 
 use std::future::Future;
 use std::path::{Path, PathBuf};
@@ -17,9 +17,9 @@ pub type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send + 'static>>;
 /// Whether the init system keeps etcd running.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnitState {
-    /// It runs, is about to, is started again and again, or has not ended yet. Its data must not be touched.
+    /// etcd runs, is about to run, is restarted again and again, or has not stopped yet. Its data must not be touched.
     Up,
-    /// Nothing will start it unless somebody asks.
+    /// etcd does not start by itself.
     Down,
 }
 
@@ -28,11 +28,11 @@ pub trait InitSystem: Send + Sync {
     /// What etcd's service is doing.
     fn state(&self) -> Boxed<Result<UnitState>>;
 
-    /// Has etcd started, now and at every boot. Completes when the init system calls it up, which may take as long as
-    /// etcd needs to find the other members; fails when it says that etcd did not start.
+    /// Starts etcd now and at every boot. Completes when the init system reports etcd as up, which takes as long as
+    /// etcd needs to find the other members. Fails when the init system reports that etcd did not start.
     fn start(&self) -> Boxed<Result<()>>;
 
-    /// Has etcd stopped until somebody starts it. Completes when it has ended.
+    /// Stops etcd until it is started again. Completes when etcd has stopped.
     fn stop(&self) -> Boxed<Result<()>>;
 }
 
@@ -43,7 +43,7 @@ pub struct Systemd {
 }
 
 impl Systemd {
-    /// For the unit that this file describes.
+    /// For the unit in this file.
     pub fn new(unit_file: PathBuf) -> Self {
         Self { unit_file }
     }
@@ -55,7 +55,7 @@ impl InitSystem for Systemd {
         Box::pin(async move {
             let output = Command::new("systemctl").args(["is-active", UNIT]).stdin(Stdio::null()).output().await;
             let output = output.context("cannot run systemctl; etcd is run by systemd, so this machine needs it")?;
-            // The exit code is useless here: it says no while the unit is starting, too.
+            // The exit code does not help: while the unit is starting, it says that the unit is not active.
             state_of(String::from_utf8_lossy(&output.stdout).trim(), &unit_file)
         })
     }
@@ -70,7 +70,7 @@ impl InitSystem for Systemd {
     }
 }
 
-/// The messages go to standard error as they come, and not through a pipe of ours: systemctl may outlive this program.
+/// The messages go directly to standard error. A pipe of ours would not do, because systemctl may outlive this program.
 async fn systemctl(arguments: &'static [&'static str]) -> Result<()> {
     let status =
         Command::new("systemctl").args(arguments).stdin(Stdio::null()).stdout(std::io::stderr()).status().await;
@@ -79,10 +79,10 @@ async fn systemctl(arguments: &'static [&'static str]) -> Result<()> {
     Ok(())
 }
 
-/// The meaning of a word of `systemctl is-active`, for the unit that `unit_file` describes.
+/// The state that a word of `systemctl is-active` means, for the unit in `unit_file`.
 ///
 /// # Errors
-/// When another file does: etcd may have come with the distribution, and what it serves is not ours to stop.
+/// When another file defines the unit: etcd may belong to the distribution, and it is not ours to stop.
 fn state_of(word: &str, unit_file: &Path) -> Result<UnitState> {
     match word {
         "active" | "activating" | "deactivating" | "reloading" | "refreshing" => {
@@ -118,7 +118,7 @@ mod tests {
         }
     }
 
-    /// Taken for down, its files would be written over; taken for up, it would be stopped.
+    /// If it counted as down, its files would be overwritten; if it counted as up, it would be stopped.
     #[test]
     fn an_etcd_of_the_distribution_that_runs_is_left_alone() {
         let nowhere = Path::new("/nonexistent/etcd.service");

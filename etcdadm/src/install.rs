@@ -18,7 +18,7 @@ use crate::settings::Settings;
 const REQUIRED: [&str; 2] = ["etcd", "etcdctl"];
 const PROGRAMS: [&str; 3] = ["etcd", "etcdctl", "etcdutl"];
 
-/// Makes sure that the wanted version is installed. Programs that are there and right stay untouched.
+/// Makes sure that the requested version is installed. Programs that are already correct stay untouched.
 ///
 /// # Errors
 /// When there is no archive, it is damaged, or this machine already is a member with another version.
@@ -26,7 +26,7 @@ pub async fn ensure_installed(paths: &Paths, settings: &Settings, is_member: boo
     let record = files::read(&paths.install_record())?;
     let record: Option<InstallRecord> = record.and_then(|text| serde_json::from_slice(&text).ok());
     let version = settings.version.to_string();
-    // A member's program is never replaced, whoever put it there.
+    // A member's program is never replaced, no matter who installed it.
     if is_member && let Some(there) = version_of(&paths.program("etcd")) {
         ensure!(
             there == version,
@@ -71,16 +71,17 @@ fn unchanged(paths: &Paths, record: &InstallRecord) -> Result<bool> {
     Ok(REQUIRED.iter().all(|name| record.programs.contains_key(*name)))
 }
 
-/// Version of an etcd that somebody else put there, together with its etcdctl.
+/// Version of an etcd that was not installed by etcdadm, if its etcdctl is installed as well.
 fn baked_version(paths: &Paths) -> Option<String> {
     let complete = REQUIRED.iter().all(|name| paths.program(name).is_file());
     if complete { version_of(&paths.program("etcd")) } else { None }
 }
 
-/// Unpacks the programs; all of them take their places together, once every one is complete.
+/// Unpacks the programs. They take their places only when all of them are complete.
 ///
-/// Upstream's folder in the archive says version and processor. Other builds have a folder `linux-<arch>`, which says
-/// nothing of the version: then etcd itself is asked, and taken away again if it is another one.
+/// Upstream's folder in the archive is named after the version and the processor. Other builds have a folder
+/// `linux-<arch>`, without the version. In that case the unpacked etcd is asked for its version, and removed if it is
+/// the wrong one.
 fn unpack(paths: &Paths, archive: &Archive, version: &EtcdVersion) -> Result<BTreeMap<String, Sha256>> {
     let at = || format!("cannot unpack {}", archive.path.display());
     let folders = [release::folder(version)?, format!("linux-{}", release::go_arch()?)];

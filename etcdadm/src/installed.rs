@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::checksum::Sha256;
 use crate::files;
 
-/// How often a program is tried that another process has open. That one runs its own program within moments.
+/// How often a program is tried while another process has it open. That process runs its own program within moments.
 const BUSY_TRIES: usize = 100;
 const BUSY_PAUSE: Duration = Duration::from_millis(10);
 
@@ -24,15 +24,15 @@ pub(crate) struct InstallRecord {
     pub(crate) programs: BTreeMap<String, Sha256>,
 }
 
-/// What an etcd program says its version is; `None` if it does not run.
+/// The version that an etcd program reports; `None` if the program does not run.
 pub(crate) fn version_of(etcd: &Path) -> Option<String> {
     let output = asked_for_version(etcd)?;
     let text = String::from_utf8(output.stdout).ok()?;
     Some(text.lines().find_map(|line| line.strip_prefix("etcd Version: "))?.trim().to_owned())
 }
 
-/// Linux does not run a file that a process has open for writing. A process that this one has just forked has all its files
-/// until it runs its own program.
+/// Linux does not run a file that a process has open for writing. A process that this one has just forked has all of
+/// this one's files open until it runs its own program.
 #[expect(clippy::disallowed_methods, reason = "the program itself is waited for too, for longer")]
 fn asked_for_version(etcd: &Path) -> Option<Output> {
     for _ in 0..BUSY_TRIES {
@@ -46,7 +46,7 @@ fn asked_for_version(etcd: &Path) -> Option<Output> {
     None
 }
 
-/// The version that was installed last, by install.json.
+/// The version that was installed last, according to install.json.
 pub(crate) fn recorded_version(record: &Path) -> Option<String> {
     let record: InstallRecord = serde_json::from_slice(&files::read(record).ok()??).ok()?;
     Some(record.version)

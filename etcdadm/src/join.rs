@@ -22,37 +22,39 @@ use versions::{Leave, Versions};
 
 mod versions;
 
-/// Pause before the cluster is asked again to take a member while it cannot: each refusal is a warning in its log.
+/// Pause before the cluster is asked again to accept a member. Each refusal is a warning in the cluster's log.
 const ADD_PAUSE: Duration = Duration::from_millis(200);
-/// Longest pause between two looks at a learner that catches up; the first ones are short.
+/// Longest pause between two checks of a learner that is catching up. The first pauses are short.
 const CATCH_UP_PAUSE: Duration = Duration::from_secs(1);
-/// Entries of the log that a learner may lack when it is promoted: as many as etcd keeps for a member that is slow, by default.
+/// How many log entries a learner may lack when it is promoted. By default, etcd keeps this many for a slow member.
 const BEHIND: u64 = 5_000;
-/// How long a member may be silent before the cluster's tolerance is given for it: a voter that cannot start costs it one
-/// member, a learner none.
+/// How long to wait for a member that does not report its version, before this machine joins as a voter. A voter that
+/// cannot start reduces the cluster's fault tolerance by one; a learner does not.
 const SILENCE: Duration = Duration::from_secs(10);
-/// How long a learner waits for those before it to start, and how long to be promoted. Two that start at once ask each
-/// other for the members and their versions before they serve, and wait up to 24 s for the answers; of two promotions
-/// at once, raft drops the second. Those before it may never get on: then it is only those seconds later.
+/// How long a learner waits for earlier learners to start, and again for them to be promoted. Two members that start at
+/// the same time ask each other for the members and their versions before they serve, and wait up to 24 s for the
+/// answers. Of two promotions at the same time, raft drops the second. If an earlier learner never gets on, this costs
+/// only these seconds.
 const TURN: Duration = Duration::from_secs(5);
 /// Pause after an endpoint failed.
 const FAILURE_PAUSE: Duration = Duration::from_millis(500);
 
-/// What is joined, and how.
+/// Which cluster to join, and how.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted<'a> {
-    /// Where its members are.
+    /// Endpoints of its members.
     pub endpoints: &'a [Endpoint],
-    /// ID of the cluster, if it is known: an address may have been given to a member of another one.
+    /// The cluster's ID, if it is known: an address may have passed to a member of another cluster.
     pub cluster_id: Option<u64>,
-    /// Without, a cluster that cannot be reached or cannot take a member now is an error at once.
+    /// Whether to retry. If not, a cluster that cannot be reached, or cannot accept a member now, is an error
+    /// immediately.
     pub retry: bool,
 }
 
-/// Makes this machine a voter of the cluster that is wanted, and returns once it is one and healthy.
+/// Makes this machine a voter of the requested cluster, and returns when the voter is healthy.
 ///
 /// # Errors
-/// When a step fails, or the time is up. A further run goes on where this one stopped.
+/// When a step fails, or time is up. The next run continues where this one stopped.
 pub async fn join(node: &Node, wanted: &Wanted<'_>) -> Result<()> {
     node.within_time(Join::steps(node, wanted)).await
 }
@@ -64,15 +66,15 @@ struct Join<'a> {
     member: Cluster,
     own_url: String,
     retry: bool,
-    /// Pause before the next look at a learner that catches up.
+    /// Pause before the next check of a learner that is catching up.
     catch_up: Duration,
-    /// Since when this machine's learner has let others start first.
+    /// When this machine's learner began to let others start first.
     lets_start: Option<Instant>,
-    /// Since when it has let others be promoted first.
+    /// When it began to let others be promoted first.
     lets_be_promoted: Option<Instant>,
-    /// Since when members have been silent whose versions would decide how this machine joins.
+    /// When members whose versions would decide how this machine joins began to be silent.
     silence: Option<Instant>,
-    /// The versions that members told in this run, by ID: one that falls silent does not become older.
+    /// The versions that members have reported in this run, by ID. A member that becomes silent keeps its version here.
     told: HashMap<u64, EtcdVersion>,
     /// The member whose version was compared with the others' before it was added, or before its first start.
     compared: Option<u64>,
@@ -98,8 +100,8 @@ impl<'a> Join<'a> {
         }
         let member = node.cluster(&authority, vec![own.clone()])?;
         node.tell_differences(&local)?;
-        // On a machine that is a member already, the member itself can tell when nobody else does. Before, its address
-        // answers nothing.
+        // If this machine already is a member, that member can answer when no other does. Otherwise nothing answers at
+        // its address.
         if local.owner.is_some() {
             cluster.also_through(own);
         }
@@ -150,7 +152,8 @@ impl<'a> Join<'a> {
                     self.node.wait(POLL, format!("for member {id:x} to start and make itself known")).await;
                 }
                 JoinStep::Promote(id) => {
-                    // A voter's promises count: from here on it never starts without its data.
+                    // The cluster relies on what a voter has acknowledged: from now on, this member never starts
+                    // without its data.
                     self.node.mark_existing()?;
                     self.promote(id, &observation.membership).await?;
                 }
@@ -171,7 +174,8 @@ impl<'a> Join<'a> {
         Ok(Observation { own_name, own_url: self.own_url.clone(), local: self.node.local().await?, membership })
     }
 
-    /// Asks members for their versions: those that `asked` chooses. One that never started tells nothing.
+    /// Asks the members that `asked` selects for their versions. A member that has never started has no version to
+    /// report.
     async fn versions(&mut self, membership: &Membership, asked: impl Fn(&Member) -> bool) -> Versions {
         let own = self.node.settings.version.clone();
         let mut versions = Versions { own, members: Vec::new(), floor: None };
@@ -188,7 +192,7 @@ impl<'a> Join<'a> {
         versions
     }
 
-    /// Whether the versions let this machine's member start. With data it has been started before.
+    /// Whether the versions allow this machine's member to start. A member with data has started before, so it may.
     async fn may_start(&mut self, id: u64, observation: &Observation) -> Result<bool> {
         if observation.local.owner.is_some() || self.compared == Some(id) {
             return Ok(true);
@@ -238,15 +242,15 @@ impl<'a> Join<'a> {
                 let role = if learner { "learner" } else { "voter" };
                 tracing::info!("added to cluster {:x} as {role} {id:x}", membership.cluster_id);
                 self.compared = Some(id);
-                // The answer holds what the next look would see: one request less on the way to a third member.
+                // The answer holds the new member list. To use it saves a request before a third member can join.
                 let observation = self.observation(membership).await?;
                 match plan::join(&observation) {
                     JoinStep::Start(id) => self.start(id, &observation).await,
                     _ => Ok(()),
                 }
             }
-            // Machines that wait for the same thing should not all ask at the same moments; and each refusal is an entry in
-            // raft's log, while which no other change is taken.
+            // The pause is random, so that machines that wait for the same thing do not all ask at the same time. It is
+            // long, because each refusal is an entry in raft's log, and during it etcd accepts no other change.
             Err(failure @ Failure::TooManyLearners) => {
                 let pause = Duration::from_millis(rand::rng().random_range(1_000..3_000));
                 let failure = Failure::Transient(format!("{failure}{}", promoted_first(&membership.members)));
@@ -255,19 +259,20 @@ impl<'a> Join<'a> {
             Err(failure @ Failure::Unhealthy(_)) => {
                 self.wait_out("the cluster takes no member now", failure, ADD_PAUSE).await
             }
-            // Whether the member was added or not is seen in the next list.
+            // The next list shows whether the member was added.
             Err(failure) => self.wait_out("this machine is not added", failure, FAILURE_PAUSE).await,
         }
     }
 
     async fn remove_own_learner(&mut self, id: u64, membership: &Membership) -> Result<()> {
         tracing::warn!("learner {id:x} of this machine has lost its data; removing it to join again");
-        // The record first: with it, a machine that is not listed does not join.
+        // Writes the record first: with it, a machine that is not listed does not join.
         let name = self.node.settings.name.clone();
         let record = MemberRecord::disowned(id, name, self.own_url.clone());
         record.store(&self.node.paths)?;
         match self.cluster.remove(membership, id).await {
-            // Somebody else may remove it at the same time, so that it stays out: only one of both is told yes.
+            // Somebody else may remove the learner at the same time, to keep it out. etcd confirms only one of the two
+            // removals.
             Ok(()) => record.removal_confirmed().store(&self.node.paths),
             Err(failure) => self.wait_out("the lost learner is not removed", failure, FAILURE_PAUSE).await,
         }
@@ -288,7 +293,7 @@ impl<'a> Join<'a> {
         let initial_cluster = initial_cluster(&observation.membership.members, id, &self.node.settings.name);
         let start = Start::Existing { initial_cluster: initial_cluster.map_err(|why| anyhow!(why))? };
         let is_recorded = local.record.as_ref().is_some_and(|record| record.member_id == id);
-        // Before the record: with it, data that is missed is this member's.
+        // This comes before the record: as soon as the new member is recorded, missing data counts as its data.
         if !is_recorded && !self.node.forget_data(local, &start).await? {
             return Ok(());
         }
@@ -302,7 +307,7 @@ impl<'a> Join<'a> {
         first_of(learners, id, &mut self.lets_start)
     }
 
-    /// The learner that is to be promoted before this machine's, likewise.
+    /// The learner that has to be promoted before this machine's; see [`first_of`].
     fn first_to_be_promoted(&mut self, id: u64, members: &[Member]) -> Option<u64> {
         let learners = members.iter().filter(|member| member.learner && member.has_started());
         first_of(learners, id, &mut self.lets_be_promoted)
@@ -316,7 +321,7 @@ impl<'a> Join<'a> {
             self.node.wait(POLL, format!("for learner {first:x} to be promoted first")).await;
             return Ok(());
         }
-        // Members that are silent take time, in which etcd may have stopped here.
+        // Silent members take time, and etcd on this machine may have stopped meanwhile.
         if !self.may_promote(id, membership).await? || !self.is_ready(id, membership).await {
             return Ok(());
         }
@@ -324,7 +329,7 @@ impl<'a> Join<'a> {
         self.after_promotion(id, answer).await
     }
 
-    /// Whether the learner [follows](Self::follows) the leader; if not, after a pause.
+    /// Whether the learner [follows](Self::follows) the leader. If it does not, waits before it returns.
     async fn is_ready(&mut self, id: u64, membership: &Membership) -> bool {
         let follows = self.follows(id, membership).await;
         if let Err(why) = &follows {
@@ -333,7 +338,7 @@ impl<'a> Join<'a> {
         follows.is_ok()
     }
 
-    /// Whether the versions of all members let the learner be promoted.
+    /// Whether the versions of all members allow the learner's promotion.
     async fn may_promote(&mut self, id: u64, membership: &Membership) -> Result<bool> {
         let versions = self.versions(membership, |_| true).await;
         self.has_leave("the learner is not promoted", versions.to_promote(id)).await
@@ -353,9 +358,9 @@ impl<'a> Join<'a> {
         }
     }
 
-    /// Whether the learner on this machine runs, and has nearly all that the cluster has; if not, what is waited for. etcd
-    /// promotes one that has stopped as well, and a voter that does not run costs the cluster a member. And it counts nine
-    /// tenths of the log as nearly all of it, however long that is.
+    /// Checks that the learner on this machine runs, and that it has nearly all the data of the cluster. The error says
+    /// what to wait for. etcd itself also promotes a learner that has stopped, and a voter that does not run reduces
+    /// the cluster's fault tolerance. And for etcd, nine tenths of the log are enough, however long the log is.
     async fn follows(&mut self, id: u64, membership: &Membership) -> Result<(), String> {
         let own = self.member.progress(membership).await;
         let own = own.map_err(|why| format!("for learner {id:x}, which does not answer on this machine ({why})"))?;
@@ -375,15 +380,15 @@ impl<'a> Join<'a> {
         }
     }
 
-    /// The next pause of those that become longer.
+    /// The next pause. The pauses get longer.
     fn pause(&mut self) -> Duration {
         let pause = self.catch_up;
         self.catch_up = (pause * 2).min(CATCH_UP_PAUSE);
         pause
     }
 
-    /// Waits before the next attempt, if there is one: not where none is wanted, nor where it would fail in the same
-    /// way. A clock that is wrong may be set meanwhile.
+    /// Waits before the next attempt. Fails instead if no retry is wanted, or if a retry would fail in the same way. A
+    /// clock that is wrong may be corrected meanwhile.
     async fn wait_out(&self, what: &str, failure: Failure, pause: Duration) -> Result<()> {
         if !self.retry || matches!(failure, Failure::Refused(_) | Failure::Untrusted { by_clock: false, .. }) {
             return Err(anyhow!(failure).context(what.to_owned()));
@@ -400,15 +405,15 @@ impl<'a> Join<'a> {
     }
 
     fn remember(&self, id: u64, membership: &Membership) -> Result<()> {
-        // A member that has started is called what it called itself then, whatever this run was told.
+        // A member that has started keeps the name that it published, whatever name this run was given.
         let listed = membership.members.iter().find(|member| member.id == id && member.has_started());
         let name = listed.map_or(&self.node.settings.name, |member| &member.name);
         MemberRecord::of(membership.cluster_id, id, name.clone(), self.own_url.clone()).store(&self.node.paths)
     }
 }
 
-/// Which learners hold the places of those that the cluster takes, as far as the list has them: another machine may have
-/// been added since.
+/// The listed learners that use up the learner limit. They may not be all, because another machine may have been added
+/// since.
 fn promoted_first(members: &[Member]) -> String {
     let learners = members.iter().filter(|member| member.learner).map(|learner| {
         let name = if learner.has_started() { learner.name.as_str() } else { "not started yet" };
@@ -421,8 +426,8 @@ fn promoted_first(members: &[Member]) -> String {
     }
 }
 
-/// The learner that goes before this machine's: the lowest ID goes first, on all machines. `None` also where it has
-/// been waited for long enough.
+/// The learner that goes before this machine's: on all machines, the lowest ID goes first. `None` also if this learner
+/// has waited long enough.
 fn first_of<'m>(learners: impl Iterator<Item = &'m Member>, own: u64, since: &mut Option<Instant>) -> Option<u64> {
     let first = learners.map(|member| member.id).min().filter(|first| *first < own)?;
     (since.get_or_insert_with(Instant::now).elapsed() < TURN).then_some(first)

@@ -12,7 +12,7 @@ use crate::{files, guard, installed};
 const DATA_DIR: &str = "/var/lib/etcd";
 const CERTS_DIR: &str = "/etc/etcd/pki";
 const INSTALL_DIR: &str = "/opt/bin/";
-/// What the unit may run, of this program and of the one it replaces.
+/// What the unit may run: the guard of this program, or etcd itself under the program that this one replaces.
 const STARTED: [&str; 2] = ["etcd-guard.sh", "etcd"];
 
 /// What an earlier run, or the program that this one replaces, left.
@@ -20,14 +20,14 @@ const STARTED: [&str; 2] = ["etcd-guard.sh", "etcd"];
 pub struct Kept {
     /// More settings of etcd, by the names of its flags.
     pub(crate) etcd_flags: Vec<(String, String)>,
-    /// TLS 1.2 cipher suites; none for Go's.
+    /// TLS 1.2 cipher suites. If empty, Go's defaults apply.
     pub(crate) cipher_suites: Vec<String>,
     certs_dir: Option<PathBuf>,
     max_learners: Option<u32>,
-    /// Whether etcd.env has what the guard asks of it. If it has not, a limit that is not there may have been lost.
+    /// Whether etcd.env has the setting that the guard requires. If not, a missing learner limit may have been lost.
     has_settings: bool,
     data_dir: Option<PathBuf>,
-    /// Of a machine that is a member: it has a write-ahead log, or had one.
+    /// Only for a member: a machine that has a write-ahead log, or has had one.
     member: Option<Member>,
 }
 
@@ -43,11 +43,11 @@ impl Kept {
     /// Reads etcd.env and the unit below `root`.
     ///
     /// # Errors
-    /// When one is there and cannot be read.
+    /// When one exists and cannot be read.
     pub fn load(root: &Path) -> Result<Self> {
         let env = files::read(&root.join("etc/etcd/etcd.env"))?;
         let unit = unit(root)?;
-        // Without its settings, a member is still where its unit says.
+        // A member whose settings are gone is still where its unit says.
         let in_unit = unit.lines().find_map(|line| line.strip_prefix("RequiresMountsFor="));
         if env.is_none() && in_unit.is_none() {
             return Ok(Self::default());
@@ -73,7 +73,7 @@ impl Kept {
             Host::Name(_) => None,
         });
         let member = || Member::load(root, &unit, value("ETCD_NAME").map(str::to_owned), address);
-        // One whose disk is not mounted stays a member: what it had is not changed before somebody brings the data back.
+        // A machine whose data disk is not mounted stays a member: its settings do not change before the data is back.
         let has_log = below(data_dir.as_deref().unwrap_or(Path::new(DATA_DIR))).join("member/wal").is_dir();
         let epoch = files::read(&root.join("etc/etcd/epoch"))?.unwrap_or_default();
         let has_run = guard::has_run(&String::from_utf8_lossy(&epoch), &env);
@@ -88,20 +88,20 @@ impl Kept {
         })
     }
 
-    /// The member's name that is asked for, or that of the member.
+    /// The requested name, or the name of the member.
     pub(crate) fn name(&self, asked: Option<String>) -> Option<String> {
         asked.or_else(|| self.member.as_ref()?.name.clone())
     }
 
-    /// The member's address that is asked for. Where none is, or any of a family, a member keeps its own: the others
-    /// know it by that one, wherever the routes of its machine lead by now.
+    /// The requested address. If no address is requested, or only a family, a member keeps its own: the other members
+    /// know it under that address, even if the routes of the machine have changed.
     pub(crate) fn address(&self, asked: Option<IpAddr>) -> Option<IpAddr> {
         let own = self.member.as_ref().and_then(|member| member.address);
         let keeps = |own: &IpAddr| asked.is_none_or(|asked| asked.is_unspecified() && asked.is_ipv4() == own.is_ipv4());
         own.filter(keeps).or(asked)
     }
 
-    /// The data directory that is asked for, or that of the last run.
+    /// The requested data directory, or that of the last run.
     pub(crate) fn data_dir(&self, asked: Option<PathBuf>) -> Result<PathBuf> {
         let there = self.data_dir.clone().unwrap_or_else(|| DATA_DIR.into());
         match asked {
@@ -114,18 +114,18 @@ impl Kept {
         }
     }
 
-    /// The directory of the certificates that is asked for, or that of the last run.
+    /// The requested directory of the certificates, or that of the last run.
     pub(crate) fn certs_dir(&self, asked: Option<PathBuf>) -> PathBuf {
         asked.or_else(|| self.certs_dir.clone()).unwrap_or_else(|| CERTS_DIR.into())
     }
 
-    /// The install directory that is asked for, or that of the member.
+    /// The requested install directory, or that of the member.
     pub(crate) fn install_dir(&self, asked: Option<PathBuf>) -> PathBuf {
         let there = self.member.as_ref().and_then(|member| member.install_dir.clone());
         asked.or(there).unwrap_or_else(|| INSTALL_DIR.into())
     }
 
-    /// The version that is asked for. A member keeps its own.
+    /// The requested version. A member keeps its own.
     pub(crate) fn version(&self, asked: Option<EtcdVersion>) -> Result<EtcdVersion> {
         match (&self.member, asked) {
             (Some(Member { version: Some(there), .. }), asked) => {
@@ -144,8 +144,9 @@ impl Kept {
         }
     }
 
-    /// The learner limit that is asked for. A member that has started keeps its own: members with different limits drop
-    /// each other's learners. One whose settings are gone has to be told: any guess may be wrong.
+    /// The requested learner limit. A member that has started keeps its own, because members with different limits drop
+    /// each other's learners. If the settings of a member are gone, the limit must be given, because any guess may be
+    /// wrong.
     pub(crate) fn max_learners(&self, asked: Option<u32>, version: &EtcdVersion) -> Result<Option<u32>> {
         let there = self.max_learners.unwrap_or(1);
         let is_known = self.has_settings || self.max_learners.is_some();

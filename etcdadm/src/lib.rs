@@ -1,11 +1,11 @@
 //! The node program `etcdadm`: makes this machine a member of an etcd cluster.
 //!
-//! `init` starts a new cluster, `join` adds the machine to one. Both first check everything that can be checked, then
-//! install etcd, and only then touch what others depend on. Both may be killed at any point and run again.
-//! `docs/etcdadm.md` is the user's manual.
+//! `init` starts a new cluster, and `join` adds the machine to an existing one. Both first check all that can be
+//! checked, then install etcd, and only then change anything that others depend on. Both may be killed at any point and
+//! run again. `docs/etcdadm.md` is the user's manual.
 //!
-//! No two modules need each other, directly or through others: what the settings are made from knows nothing of them,
-//! and what works from them is not needed to make them.
+//! The modules have no dependency cycles: the modules that settings are made from do not use the settings, and the
+//! modules that use the settings are not needed to make them.
 
 mod address;
 mod checksum;
@@ -53,10 +53,10 @@ use kept::Kept;
 use node::Node;
 use settings::Settings;
 
-/// Does what the command line asks for.
+/// Carries out a command of the command line.
 ///
 /// # Errors
-/// Says what is wrong and what would be right.
+/// They say what is wrong, and what would be right.
 pub async fn run(command: Command) -> Result<()> {
     match command {
         Command::Init(args) => init(&node(args.member, &[])?, args.not_after).await,
@@ -71,9 +71,9 @@ pub async fn run(command: Command) -> Result<()> {
     }
 }
 
-/// Lets TLS be used; to be called before anything that connects. Calling it again changes nothing.
+/// Sets up TLS. Must be called before any connection. Further calls change nothing.
 pub fn set_up_tls() {
-    // An error only says that it is set up already.
+    // An error means only that TLS is already set up.
     let _ = rustls::crypto::ring::default_provider().install_default();
 }
 

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::files;
 use crate::paths::Paths;
 
-/// The member that this machine is. The IDs are hexadecimal, as etcdctl shows them.
+/// The member on this machine. The IDs are hexadecimal, as etcdctl shows them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct MemberRecord {
@@ -21,21 +21,21 @@ pub struct MemberRecord {
     /// The URL by which the other members know it.
     #[serde(rename = "peerURL")]
     pub peer_url: String,
-    /// Of a disowned member: the cluster has confirmed to this machine that it has removed it.
+    /// For a disowned member: the cluster has confirmed to this machine that it removed the member.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub removal_confirmed: bool,
 }
 
 impl MemberRecord {
-    /// What is recorded of a member.
+    /// The record of a member.
     pub fn of(cluster_id: u64, member_id: u64, name: String, peer_url: String) -> Self {
         Self { cluster_id, member_id, name, peer_url, removal_confirmed: false }
     }
 
-    /// Reads the record; `None` if there is none.
+    /// Reads the record; `None` if it does not exist.
     ///
     /// # Errors
-    /// When there is one that cannot be read.
+    /// When it exists and cannot be read.
     pub fn load(paths: &Paths) -> Result<Option<Self>> {
         let path = paths.member_record();
         let Some(text) = files::read(&path)? else { return Ok(None) };
@@ -43,8 +43,8 @@ impl MemberRecord {
         record.map(Some).with_context(|| format!("{} is damaged; correct it or remove it", path.display()))
     }
 
-    /// What is recorded of a learner whose data is gone and that this machine is about to remove: it belongs to no
-    /// cluster any more. Its ID stays: until it is removed, it must not start again.
+    /// The record of a learner that has lost its data, before this machine removes it. Its cluster ID is 0: it belongs
+    /// to no cluster any more. Its member ID stays: until the learner is removed, it must not start again.
     pub fn disowned(member_id: u64, name: String, peer_url: String) -> Self {
         Self::of(0, member_id, name, peer_url)
     }
@@ -55,13 +55,13 @@ impl MemberRecord {
         Self { removal_confirmed: true, ..self }
     }
 
-    /// Whether this machine was about to remove the member, and does not know who has: of two removals at once, the
-    /// cluster confirms one.
+    /// Whether this machine was about to remove the member, and does not know who removed it: of two removals at the
+    /// same time, the cluster confirms one.
     pub fn is_in_doubt(&self) -> bool {
         self.cluster_id == 0 && !self.removal_confirmed
     }
 
-    /// Writes the record if it differs from what is there.
+    /// Writes the record if it differs from the existing one.
     ///
     /// # Errors
     /// When it cannot be written.

@@ -20,25 +20,25 @@ use crate::plan::Local;
 use crate::settings::Settings;
 use crate::{config, endpoint, files, guard, install, preflight, wal};
 
-/// Pause between two looks at something that is about to happen.
+/// Pause between two checks for something that is about to happen.
 pub(crate) const POLL: Duration = Duration::from_millis(50);
-/// While waiting, how often the init system is asked whether it still runs etcd: asking starts a process.
+/// How often to ask the init system, while waiting, whether it still runs etcd. To ask starts a process.
 const UNIT_CHECK: Duration = Duration::from_secs(2);
-/// How often etcd may fail to start before it is given up.
+/// How often etcd may fail to start before the run gives up.
 const START_ATTEMPTS: u32 = 5;
 /// Pause before it is started again.
 const START_PAUSE: Duration = Duration::from_secs(1);
 
 /// The machine that becomes a member.
 pub struct Node {
-    /// What was asked for.
+    /// The requested settings.
     pub settings: Settings,
-    /// Where everything is.
+    /// The locations of all files.
     pub paths: Paths,
     init_system: Box<dyn InitSystem>,
     /// When this run began.
     pub(crate) now: OffsetDateTime,
-    /// What is being waited for; told once per change, and again when time is up.
+    /// What the run waits for. It is logged once per change, and again when time is up.
     waiting_for: RefCell<String>,
     service: RefCell<Service>,
 }
@@ -62,7 +62,7 @@ impl Node {
         Self { settings, paths, init_system, now, waiting_for, service }
     }
 
-    /// Does `work` alone on this machine, and gives up when the time is up.
+    /// Does `work` while it holds this machine's lock, and gives up when time is up.
     pub(crate) async fn within_time<T>(&self, work: impl Future<Output = Result<T>>) -> Result<T> {
         let _lock = files::Lock::take(&self.paths.lock())?;
         let limit = self.settings.timeout;
@@ -75,7 +75,7 @@ impl Node {
         }
     }
 
-    /// Says what is waited for, if it is something new, and waits for `pause`.
+    /// Logs the reason if it is a new one, and waits for `pause`.
     pub(crate) async fn wait(&self, pause: Duration, reason: String) {
         if *self.waiting_for.borrow() != reason {
             tracing::info!("waiting: {reason}");
@@ -84,7 +84,7 @@ impl Node {
         tokio::time::sleep(pause).await;
     }
 
-    /// The cluster's certificate authority, if it is there.
+    /// The cluster's certificate authority, if it exists.
     pub(crate) fn authority(&self) -> Result<Option<Authority>> {
         Authority::load(&self.paths, self.now)
     }
@@ -102,8 +102,8 @@ impl Node {
         install::ensure_installed(&self.paths, &self.settings, local.is_member()).await
     }
 
-    /// Issues the leaves that are missing or no longer good, unless the machine is a member under another address: etcd
-    /// reads them at every handshake, and the other members would not let it in.
+    /// Issues the leaves that are missing or no longer good. Fails if the machine is a member under another address:
+    /// etcd reads the leaves at every handshake, and the other members would reject it.
     pub(crate) fn certificates(&self, authority: &Authority, local: &Local) -> Result<()> {
         if let Some(why) = local.moved(&self.settings.peer_endpoint().to_string()) {
             bail!(why);
@@ -117,7 +117,7 @@ impl Node {
         Ok(())
     }
 
-    /// Access to the members behind some endpoints.
+    /// A client for the members behind some endpoints.
     pub(crate) fn cluster(&self, authority: &Authority, endpoints: Vec<endpoint::Endpoint>) -> Result<Cluster> {
         let text = |path: &Path| {
             let bytes = files::read(path)?.with_context(|| format!("{} is gone", path.display()))?;
@@ -128,7 +128,7 @@ impl Node {
         Ok(Cluster::new(endpoints, authority.bundle_pem.clone(), certificate, key))
     }
 
-    /// What is found on this machine.
+    /// Observes this machine.
     pub(crate) async fn local(&self) -> Result<Local> {
         Ok(Local {
             unit: self.unit_state().await?,
@@ -138,8 +138,8 @@ impl Node {
         })
     }
 
-    /// Says so if the member runs with other settings than are asked for, or with some that are gone: a run never restarts
-    /// a member.
+    /// Warns if the member runs with other settings than the requested ones, or if its settings are gone: a run never
+    /// restarts a member.
     pub(crate) fn tell_differences(&self, local: &Local) -> Result<()> {
         if local.owner.is_some() && local.unit == UnitState::Up {
             let file = self.paths.etcd_env();
@@ -177,7 +177,8 @@ impl Node {
                     if failed_starts >= START_ATTEMPTS {
                         return Err(error.context(format!("etcd did not start in {failed_starts} attempts")));
                     }
-                    // The init system may be about to try again by itself: it knows better than its exit code.
+                    // The init system may be about to retry by itself, and its state is more reliable than its exit
+                    // code.
                     self.wait(START_PAUSE, format!("etcd did not start ({error:#})")).await;
                 }
             },
@@ -201,14 +202,15 @@ impl Node {
         self.service.borrow_mut().known = Some((state, Instant::now()));
     }
 
-    /// Lets etcd's settings say that it has data, so that it never starts without. A running member does not notice.
+    /// Makes etcd's settings say that the member has data, so that it never starts without it. A running member is not
+    /// affected.
     pub(crate) fn mark_existing(&self) -> Result<()> {
         config::mark_existing(&self.paths)
     }
 
-    /// Makes this machine one that misses no data, for a member that is new: what is missed belonged to one that is gone.
-    /// Where etcd's service is up, it is only stopped, and the answer is false: whether it has made data until then is to
-    /// be checked again.
+    /// Makes this machine forget missing data, for the sake of a new member: the data belonged to a member that is
+    /// gone. If etcd's service is up, this only stops the service and returns false, because etcd may have made data
+    /// before it stopped, so the machine has to be observed again.
     pub(crate) async fn forget_data(&self, local: &Local, start: &config::env::Start) -> Result<bool> {
         if local.unit == UnitState::Up {
             tracing::info!("etcd.service is up for a member that is gone; stopping it");
@@ -220,8 +222,8 @@ impl Node {
         Ok(true)
     }
 
-    /// Sees that etcd is starting for the first time with exactly these settings: they may have changed since it was
-    /// started, and one that cannot start with them is started again and again.
+    /// Makes sure that etcd is starting for the first time with exactly these settings. They may have changed since it
+    /// was started, and the init system restarts etcd again and again if etcd cannot start with the old ones.
     pub(crate) async fn ensure_started(&self, local: &Local, start: &config::env::Start) -> Result<()> {
         if local.unit == UnitState::Down {
             preflight::check(&self.paths, &self.settings)?;
@@ -232,13 +234,13 @@ impl Node {
             return Ok(());
         }
         tracing::info!("etcd.service is up without data and with other settings; stopping it to start it with these");
-        // Whether it has made data until it stopped is checked again.
+        // The next step checks again whether etcd made data before it stopped.
         self.stop().await
     }
 
-    /// Stops etcd's service, and what is on its way to start it. systemctl looks at all units before it has one started, so an
-    /// order may come after the stop; of two that meet, systemd cancels the one that came first, and the stop fails. So etcd
-    /// is stopped until no order is on its way, and then once more: that one counts.
+    /// Stops etcd's service, and any pending order to start it. systemctl loads all units before it orders a start, so
+    /// the order may arrive after the stop. If the two orders meet, systemd cancels the earlier one, and the stop
+    /// fails. So etcd is stopped until no order is pending, and then once more: only this last stop counts.
     async fn stop(&self) -> Result<()> {
         let mut ordered = self.service.replace(Service::default()).starting;
         loop {
@@ -250,7 +252,7 @@ impl Node {
         }
     }
 
-    /// Writes etcd's files and has it started, without waiting for it.
+    /// Writes etcd's files and orders the start, without waiting for it.
     pub(crate) fn start(&self, start: &config::env::Start) -> Result<()> {
         config::write_all(&self.paths, &self.settings, start)?;
         tracing::info!("starting etcd");

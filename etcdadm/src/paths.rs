@@ -1,8 +1,8 @@
-//! Every file this program reads or writes.
+//! The path of every file that this program reads or writes.
 
 use std::path::{Path, PathBuf};
 
-/// Places on the machine. They all lie below a root, which is `/` except where a test runs members side by side.
+/// Paths on the machine. All of them are below a root, which is `/` unless a test runs members side by side.
 #[derive(Clone, Debug)]
 pub struct Paths {
     root: PathBuf,
@@ -12,7 +12,7 @@ pub struct Paths {
 }
 
 impl Paths {
-    /// The places below `root`, with the directories of programs, data and certificates as they are without it.
+    /// The paths below `root`. The directories of programs, data and certificates are given without the root.
     pub(crate) fn new(root: &Path, install_dir: &Path, data_dir: &Path, certs_dir: &Path) -> Self {
         let below = |path: &Path| root.join(path.strip_prefix("/").unwrap_or(path));
         Self {
@@ -53,7 +53,7 @@ impl Paths {
         self.data_dir.join("member/etcdadm-epoch")
     }
 
-    /// The epoch outside the data directory. Beside etcd.env: where one survives, so does the other.
+    /// The epoch outside the data directory. It is beside etcd.env, so either both survive or neither does.
     pub fn outer_epoch(&self) -> PathBuf {
         self.root.join("etc/etcd/epoch")
     }
@@ -93,17 +93,17 @@ impl Paths {
         self.root.join("var/cache/etcdadm/etcd").join(format!("v{version}"))
     }
 
-    /// Which member of which cluster this machine is.
+    /// The record of which member of which cluster this machine is.
     pub fn member_record(&self) -> PathBuf {
         self.root.join("var/lib/etcdadm/member.json")
     }
 
-    /// Which release is installed.
+    /// The record of the installed release.
     pub fn install_record(&self) -> PathBuf {
         self.root.join("var/lib/etcdadm/install.json")
     }
 
-    /// Held while this program is at work.
+    /// The lock that this program holds while it works.
     pub fn lock(&self) -> PathBuf {
         self.root.join("var/lib/etcdadm/lock")
     }

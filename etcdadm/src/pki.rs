@@ -20,12 +20,13 @@ use leaf::Leaf;
 pub const SERVER: &str = "server";
 /// File name of the certificate for talking to other members.
 pub const PEER: &str = "peer";
-/// File name of etcdctl's and this program's client certificate.
+/// File name of the client certificate for etcdctl and for this program.
 pub const ETCDCTL: &str = "etcdctl-etcd-client";
 /// File name of the client certificate for an API server.
 pub const API_SERVER: &str = "apiserver-etcd-client";
 
-/// Makes sure that every leaf is there and good, and issues those that are not. Answers the names of the issued ones.
+/// Makes sure that every leaf exists and is good, and issues those that are not. Returns the names of the issued
+/// leaves.
 ///
 /// # Errors
 /// When a file cannot be read or written.
@@ -45,15 +46,15 @@ pub fn ensure_leaves(
         };
         let Err(reason) = kept else { continue };
         if file == PEER || file == SERVER && settings.extra_sans.is_empty() {
-            // Names that an earlier run was given; this one does not take them away. By the peer certificate's ones the
-            // other members know this one until its peer URL is changed.
+            // Keeps the names that an earlier run was given. The other members know this member by the names in its
+            // peer certificate until its peer URL is changed.
             leaf.sans.extend(leaf::names(&files::read(&certificate)?.unwrap_or_default()));
             dedup(&mut leaf.sans);
         }
         tracing::debug!("issuing {file}: {reason}");
         let fresh = leaf.issue(authority, now).with_context(|| format!("cannot issue {}", certificate.display()))?;
-        // The key first: a certificate is never there without the key that goes with it, unless this is interrupted
-        // in between, and then the pair does not fit and is issued again by the next run.
+        // The key comes first, so that a certificate never exists without a key. If this is interrupted between the two
+        // writes, they do not match, and the next run issues both again.
         files::write(&key, fresh.signing_key.serialize_pem().as_bytes(), 0o600)?;
         files::write(&certificate, fresh.cert.pem().as_bytes(), 0o644)?;
         issued.push(file);

@@ -1,6 +1,6 @@
-//! What to do next, decided from what is there. Pure: no clock, no I/O, so that every way of being interrupted is a row
-//! in a test. Nothing is remembered between steps but what `member.json` and the epochs say: after a crash at any point,
-//! the next run observes the same things and goes on.
+//! Decides the next step from an observation. It is pure, without a clock or I/O, so that each possible interruption is
+//! a row in a test. Between steps, only `member.json` and the epochs remember anything: after a crash at any point, the
+//! next run observes the same state and continues.
 
 use etcd_values::INIT_NOT_AFTER;
 use time::OffsetDateTime;
@@ -12,21 +12,21 @@ use crate::init_system::UnitState;
 use crate::member::MemberRecord;
 use crate::wal::Owner;
 
-/// What is found on this machine.
+/// The state of this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Local {
     /// What the data directory holds, compared with what is remembered of it.
     pub data: Data,
-    /// Whose write-ahead log it is, if there is one.
+    /// The member that the write-ahead log belongs to, if there is a log.
     pub owner: Option<Owner>,
-    /// Whether something keeps etcd running.
+    /// Whether the init system keeps etcd running.
     pub unit: UnitState,
-    /// What the machine remembers.
+    /// The membership that the machine remembers.
     pub record: Option<MemberRecord>,
 }
 
 impl Local {
-    /// Why the data that is there must not be run, whatever the cluster says.
+    /// Why the existing data must not be used, whatever the cluster says.
     fn unusable(&self) -> Option<String> {
         if self.data == Data::Outdated {
             return Some(
@@ -48,12 +48,12 @@ impl Local {
         })
     }
 
-    /// Whether the machine is a member, also one whose data is gone or not mounted.
+    /// Whether the machine is a member. A member whose data is gone or not mounted counts too.
     pub fn is_member(&self) -> bool {
         self.owner.is_some() || matches!(self.data, Data::Lost | Data::Forgotten | Data::Outdated)
     }
 
-    /// Why nothing of this member may be changed: it is known to the others under another URL than `own_url`.
+    /// Why nothing about this member may change: the others know it under another URL than `own_url`.
     pub fn moved(&self, own_url: &str) -> Option<String> {
         let record = self.record.as_ref().filter(|_| self.is_member())?;
         let same = same_url(&record.peer_url, own_url);
@@ -74,18 +74,18 @@ fn moved(owner: Owner, known: &str, own_url: &str) -> String {
 /// Next step of `init`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum InitStep {
-    /// See that etcd is starting as the first member of a new cluster.
+    /// Make sure that etcd is starting as the first member of a new cluster.
     StartNew,
     /// Start the member that this machine already is.
     StartAgain,
-    /// Wait until it is healthy; then done.
+    /// Wait until the member is healthy. Then `init` is done.
     AwaitHealth,
-    /// Nothing safe can be done.
+    /// No step is safe.
     Refuse(String),
 }
 
-/// Until when a machine that is not a member may start a new cluster. One that is reinstalled remembers nothing: to it,
-/// the bootstrap data that made it the first member says the same as on the first day.
+/// The deadline for a machine that is not a member to start a new cluster. A machine that was reinstalled remembers
+/// nothing, and its bootstrap data, which once made it the first member, still says the same as on the first day.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Deadline {
     /// The last moment.
@@ -133,37 +133,38 @@ pub fn init(local: &Local, deadline: Option<Deadline>) -> InitStep {
     }
 }
 
-/// Everything that decides the next step of `join`.
+/// All that the next step of `join` depends on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Observation {
     /// The name of this machine's member.
     pub own_name: String,
     /// The peer URL that this machine announces.
     pub own_url: String,
-    /// What is found on this machine.
+    /// The state of this machine.
     pub local: Local,
-    /// What the cluster says, linearizably.
+    /// The member list, from a linearizable read.
     pub membership: Membership,
 }
 
 /// Next step of `join`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum JoinStep {
-    /// Ask the cluster to take this machine.
+    /// Ask the cluster to add this machine.
     Add,
-    /// Wait until another member, listed at this machine's address, has been removed. Says which, and why.
+    /// Wait until another member, which is listed at this machine's address, has been removed. The text says which
+    /// member, and why.
     AwaitRemoval(String),
-    /// This machine's learner ran before and its data is gone: remove it, so that it can be added again.
+    /// Remove this machine's learner, which ran before and has lost its data. Then the machine can be added again.
     RemoveOwnLearner(u64),
-    /// See that etcd is starting as this member, with the cluster as it is now.
+    /// Make sure that etcd is starting as this member, with the current members of the cluster.
     Start(u64),
-    /// Wait until it has made itself known.
+    /// Wait until the member has published its name.
     AwaitStart(u64),
-    /// Ask the cluster to make it a voter.
+    /// Ask the cluster to promote the learner.
     Promote(u64),
-    /// It is a voter; done as soon as it is healthy.
+    /// Wait until the member, which is a voter, is healthy. Then `join` is done.
     AwaitHealth(u64),
-    /// Nothing safe can be done.
+    /// No step is safe.
     Refuse(String),
 }
 
@@ -186,9 +187,10 @@ pub fn join(observation: &Observation) -> JoinStep {
     }
 }
 
-/// Whether a member that is listed at this machine's address may be the one on it. An address that is used again belonged
-/// to another machine, whose member is listed until it is removed: it has another name, and this machine has no record
-/// of it. One that never started has no name: this machine, or somebody for it, may have added it.
+/// Whether a member that is listed at this machine's address may be the member on this machine. If the address was
+/// reused, the listed member belongs to another machine until it is removed: it has another name, and this machine has
+/// no record of it. A member that has never started has no name: this machine, or somebody on its behalf, may have
+/// added it.
 fn may_be_own(listed: &Member, observation: &Observation) -> bool {
     let record = observation.local.record.as_ref();
     let is_recorded = record.is_some_and(|record| record.member_id == listed.id);
@@ -208,7 +210,7 @@ fn occupied(other: &Member, observation: &Observation) -> String {
 /// Why a machine without data, which the cluster does not list, must not be added: it was a member, and was removed.
 fn was_removed(observation: &Observation) -> Option<String> {
     match &observation.local.record {
-        // What is remembered of another cluster is only history.
+        // A record of another cluster does not matter any more.
         Some(record) if record.cluster_id == observation.membership.cluster_id => Some(format!(
             "this machine was member {:x} of cluster {:x}, which does not have it any longer: it was removed, and is not \
              added again by itself. To join as a new member, remove the data directory, /etc/etcd/epoch and \
@@ -223,7 +225,7 @@ fn was_removed(observation: &Observation) -> Option<String> {
              /var/lib/etcdadm/member.json",
             record.member_id
         )),
-        // Of which cluster it was a member is not known: perhaps of this one, and removed.
+        // The cluster of the lost member is unknown. It may be this one, which may have removed the member.
         None if observation.local.data == Data::Lost => Some(format!(
             "this machine has been a member, its data and its /var/lib/etcdadm/member.json are gone, and the cluster does \
              not list a member {} at {}: it may have been removed, and is not added again by itself. To join as a new \
@@ -238,8 +240,8 @@ fn is_at(member: &Member, url: &str) -> bool {
     member.peer_urls.iter().any(|own| same_url(own, url))
 }
 
-/// A member is known by the ID in its data, never by its URL alone: a member that was removed and added again under one
-/// URL has another ID.
+/// The ID in the data identifies a member; its URL alone never does. A member that was removed and added again under
+/// the same URL has another ID.
 fn with_data(observation: &Observation, owner: Owner) -> JoinStep {
     let cluster = observation.membership.cluster_id;
     if owner.cluster_id != cluster {
@@ -269,12 +271,12 @@ fn with_data(observation: &Observation, owner: Owner) -> JoinStep {
     }
 }
 
-/// Whether the unit is up says nothing here: one that cannot start is started again and again.
+/// The decision ignores whether the unit is up: a unit that cannot start is restarted again and again.
 fn without_data(own: &Member, local: &Local) -> JoinStep {
     let record = local.record.as_ref();
     let is_recorded = record.is_some_and(|record| record.member_id == own.id);
     let lost = match local.data {
-        // Without a record, the data that is missed may be this member's.
+        // Without a record, the missing data may be this member's.
         Data::Lost => is_recorded || record.is_none(),
         Data::Forgotten => is_recorded,
         _ => false,
@@ -282,7 +284,7 @@ fn without_data(own: &Member, local: &Local) -> JoinStep {
     let lost = lost || own.has_started();
     match (lost, own.learner) {
         (false, _) => JoinStep::Start(own.id),
-        // The leader counts on what it had acknowledged, so it must not start as this member again.
+        // The leader counts on what the learner has acknowledged, so the learner must not start again under this ID.
         (true, true) => JoinStep::RemoveOwnLearner(own.id),
         (true, false) => JoinStep::Refuse(format!(
             "the cluster has this machine as its voter {:x} ({}), but the data of that member is gone; it must be \

@@ -1,5 +1,5 @@
-//! What can be checked of a machine before others depend on it: a member that is added and cannot start costs the cluster
-//! its tolerance.
+//! Checks on a machine before others depend on it: a member that is added and cannot start reduces the cluster's fault
+//! tolerance.
 
 use std::net::{IpAddr, Ipv4Addr, TcpListener};
 use std::path::Path;
@@ -15,10 +15,10 @@ use crate::settings::Settings;
 /// The flag whose addresses people choose.
 const METRICS: &str = "listen-metrics-urls";
 
-/// etcd reserves two segments of 64 MiB for its write-ahead log at once, and needs room to grow.
+/// etcd reserves two segments of 64 MiB for its write-ahead log when it starts, and needs room to grow.
 const SPACE: u64 = 192 * 1024 * 1024;
 
-/// Checks that etcd's ports are free, that its data directory has room, and that the installed etcd takes its flags.
+/// Checks that etcd's ports are free, that its data directory has space, and that the installed etcd accepts its flags.
 ///
 /// # Errors
 /// Says which port is taken, what is wrong with the directory, or which flag etcd refuses.
@@ -53,8 +53,9 @@ fn check_metrics(settings: &Settings) -> Result<()> {
     Ok(())
 }
 
-/// etcd reads its flags, and ends with 2 where it does not take one, before it says its version. As settings of its
-/// environment, where they are later, it would pass over those that it does not know.
+/// Passes the flags on etcd's command line, together with `--version`. etcd parses its flags before it prints its
+/// version, and exits with 2 if it rejects one. Later the flags are environment variables, of which etcd ignores those
+/// that it does not know.
 fn check_flags(program: &Path, flags: &[(String, String)]) -> Result<()> {
     if flags.is_empty() {
         return Ok(());
@@ -103,7 +104,7 @@ mod tests {
         assert!(message.contains("port 2380 of 127.66.0.1"), "{message}");
     }
 
-    /// The kernel's own file system never has any.
+    /// The kernel's own file system never has free space.
     #[test]
     fn a_disk_without_space_is_told_with_what_etcd_needs() {
         let message = check_space(Path::new("/proc")).unwrap_err().to_string();

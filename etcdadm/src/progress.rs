@@ -1,4 +1,4 @@
-//! What the person, or the machine's boot log, sees: one line per step on standard error, with a timestamp.
+//! The messages for a person or for the machine's boot log: one line per step on standard error, with a timestamp.
 
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::filter::Targets;
@@ -6,11 +6,11 @@ use tracing_subscriber::prelude::*;
 
 /// Writes this program's messages of `level` and above to standard error.
 ///
-/// The libraries below stay silent up to `debug`: their chatter would bury the few lines that matter.
+/// Libraries log nothing unless `level` is `trace`: their messages would bury the few lines that matter.
 pub fn start(level: LevelFilter) {
     let others = if level >= LevelFilter::TRACE { LevelFilter::DEBUG } else { LevelFilter::OFF };
     let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_target(false).with_ansi(false);
     let filter = Targets::new().with_default(others).with_target("etcdadm", level);
-    // A second call, as tests make it, keeps the first subscriber.
+    // If this is called again, as tests do, the first subscriber stays.
     let _ = tracing_subscriber::registry().with(lines.with_filter(filter)).try_init();
 }

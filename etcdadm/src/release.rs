@@ -1,4 +1,4 @@
-//! etcd's release archives: their names, where they come from, and that they are what they should be.
+//! etcd's release archives: their names, their sources, and their verification.
 
 mod download;
 
@@ -13,22 +13,22 @@ use crate::files;
 use crate::paths::Paths;
 use crate::settings::Settings;
 
-/// File beside the archives that says their SHA-256.
+/// File beside the archives that contains their SHA-256 sums.
 const SUMS: &str = "SHA256SUMS";
 
-/// How the URL of an archive ends, unlike that of a folder of releases.
+/// How the URL of an archive ends. The URL of a folder of releases does not end like this.
 const ARCHIVE_ENDING: &str = ".tar.gz";
 
 /// A release archive on this machine.
 #[derive(Clone, Debug)]
 pub struct Archive {
-    /// Where it is.
+    /// Its path.
     pub path: PathBuf,
-    /// What it holds.
+    /// Its SHA-256 sum.
     pub sha256: Sha256,
 }
 
-/// Name that Go, and so etcd's archives, give to this machine's processor.
+/// The name of this machine's processor in Go, and so in the names of etcd's archives.
 ///
 /// # Errors
 /// When etcd has no release for it.
@@ -42,11 +42,12 @@ pub fn go_arch() -> Result<&'static str> {
     }
 }
 
-/// Gets the archive: from the cache, or from the release URL into the cache. It is checked against `--release-sha256`,
-/// else against the checksums beside it. A cached archive without any is taken as it is; a download never.
+/// Gets the archive from the cache, or downloads it from the release URL into the cache. The archive is checked against
+/// `--release-sha256`, else against the checksums beside it. A cached archive without checksums is accepted as it is; a
+/// download without checksums never is.
 ///
 /// # Errors
-/// When there is none, or it is not what it should be.
+/// When there is no archive, or its sum is wrong.
 pub async fn obtain(paths: &Paths, settings: &Settings) -> Result<Archive> {
     let name = format!("{}.tar.gz", folder(&settings.version)?);
     let cache = paths.release_cache(&settings.version.to_string());
@@ -64,7 +65,7 @@ pub async fn obtain(paths: &Paths, settings: &Settings) -> Result<Archive> {
     Ok(Archive { path, sha256 })
 }
 
-/// The folder in upstream's archive, which says what it is for: `etcd-v3.6.16-linux-amd64`.
+/// The folder in upstream's archive, which names the version and the platform: `etcd-v3.6.16-linux-amd64`.
 ///
 /// # Errors
 /// When etcd has no release for this machine.
@@ -74,15 +75,15 @@ pub fn folder(version: &EtcdVersion) -> Result<String> {
 
 /// Where an archive is downloaded from.
 struct Source {
-    /// Its file name there.
+    /// The file name of the archive in its source.
     name: String,
     url: String,
-    /// Files that may say its SHA-256, tried in turn.
+    /// URLs of files that may contain its SHA-256 sum, tried in turn.
     sums: Vec<String>,
 }
 
 impl Source {
-    /// `--release-url` itself if it is that of an archive; else upstream's `name` below it.
+    /// `--release-url` itself, if it is the URL of an archive; else upstream's `name` below it.
     fn new(settings: &Settings, name: &str) -> Self {
         let given = reqwest::Url::parse(&settings.release_url).ok();
         let whole = given.filter(|url| url.path().ends_with(ARCHIVE_ENDING));
@@ -102,7 +103,7 @@ impl Source {
     }
 }
 
-/// The archive in the cache, if it is there and what it should be.
+/// The archive in the cache, if it exists and its sum is not wrong.
 fn cached(cache: &Path, name: &str, settings: &Settings) -> Result<Option<Archive>> {
     let path = cache.join(name);
     if !path.exists() {

@@ -1,20 +1,20 @@
-//! URLs of releases: where upstream's are, and how any of them is shown.
+//! URLs of releases: where upstream's releases are, and how messages show any URL.
 
 /// Where upstream's releases are.
 pub(crate) const DEFAULT_RELEASE_URL: &str = "https://github.com/etcd-io/etcd/releases/download";
 
-/// A URL, or what somebody took for one, for messages: without a user's name and password, and without the query, which
+/// A URL, or a text that was meant as one, for messages: without user name and password, and without the query, which
 /// may be a signature.
 pub(crate) fn without_credentials(url: &str) -> String {
     let parsed = reqwest::Url::parse(url).ok().filter(reqwest::Url::has_host);
     let Some(mut parsed) = parsed else {
-        // Whatever stands before the last @ may be a password.
+        // All that precedes the last @ may be a password.
         return url.rsplit_once('@').map_or_else(|| url.to_owned(), |(_, rest)| format!("…@{rest}"));
     };
     if parsed.username().is_empty() && parsed.password().is_none() && parsed.query().is_none() {
         return url.to_owned();
     }
-    // They fail only for URLs without a host.
+    // These fail only for URLs without a host.
     let _ = parsed.set_username("");
     let _ = parsed.set_password(None);
     parsed.set_query(None);

@@ -1,10 +1,10 @@
-//! Names that a server certificate holds for.
+//! The names that a server certificate is valid for.
 
 use std::net::IpAddr;
 
 use crate::endpoint::is_dns_name;
 
-/// A name that a server certificate holds for.
+/// A name that a server certificate is valid for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum San {
     /// An address.
@@ -13,7 +13,7 @@ pub enum San {
     Dns(String),
 }
 
-/// Reads an extra name for the server certificate.
+/// Parses an extra name for the server certificate.
 ///
 /// # Errors
 /// When it is neither an address nor a DNS name.

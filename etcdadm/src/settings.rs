@@ -1,4 +1,4 @@
-//! The command line, checked: from here on every value can stand in a file, a URL and a certificate.
+//! The checked command line: each value here is safe in a file, in a URL and in a certificate.
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use crate::paths::Paths;
 use crate::release_url::{DEFAULT_RELEASE_URL, without_credentials};
 use crate::san::{San, parse_san};
 
-/// What `init` and `join` work from.
+/// The input of `init` and `join`.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Name of the member.
@@ -43,18 +43,18 @@ pub struct Settings {
     pub cipher_suites: Vec<String>,
     /// More settings of etcd, by the names of its flags.
     pub etcd_flags: Vec<(String, String)>,
-    /// How many learners the cluster takes at once; etcd's own limit if none is given.
+    /// How many learners the cluster accepts at the same time; etcd's own limit if not given.
     pub max_learners: Option<u32>,
     /// Time after which to give up.
     pub timeout: Duration,
 }
 
 impl Settings {
-    /// Checks the arguments; `towards` are the endpoints of the cluster to join, if any. What is not given is as this
-    /// machine was set up before.
+    /// Checks the arguments. `towards` are the endpoints of the cluster to join, if any. Settings that are not given
+    /// stay as this machine was set up before.
     ///
     /// # Errors
-    /// Names the argument and what would be right.
+    /// They name the argument, and what would be right.
     pub fn new(args: MemberArgs, towards: &[Endpoint], kept: &Kept) -> Result<Self> {
         let name = match kept.name(args.name) {
             Some(name) => name,
@@ -92,23 +92,23 @@ impl Settings {
         })
     }
 
-    /// Where this member's clients reach it.
+    /// The client URL of this member.
     pub fn client_endpoint(&self) -> Endpoint {
         Endpoint::at(self.address, CLIENT_PORT)
     }
 
-    /// Where the other members reach it.
+    /// The peer URL of this member.
     pub fn peer_endpoint(&self) -> Endpoint {
         Endpoint::at(self.address, PEER_PORT)
     }
 
-    /// Where everything is, below `root`.
+    /// The paths of all files, below `root`.
     pub fn paths(&self, root: &Path) -> Paths {
         Paths::new(root, &self.install_dir, &self.data_dir, &self.certs_dir)
     }
 }
 
-/// Whether a text can stand as a member's name in `ETCD_INITIAL_CLUSTER`, in a unit's environment and in a certificate.
+/// Whether a text is valid as a member's name in `ETCD_INITIAL_CLUSTER`, in a unit's environment and in a certificate.
 pub fn is_member_name(text: &str) -> bool {
     let allowed = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'-' | b'_');
     !text.is_empty() && text.len() <= 64 && text.bytes().all(allowed)

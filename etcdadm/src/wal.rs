@@ -1,7 +1,8 @@
-//! Who the data on this machine belongs to, as etcd's write-ahead log says.
+//! The member that the data on this machine belongs to, according to etcd's write-ahead log.
 //!
-//! Every segment begins with a checksum record and a metadata record, in that order. A record is a length of eight bytes,
-//! little-endian, whose lowest 56 bits count; a `walpb.Record`; and padding. Read in etcd 3.4 to 3.7.
+//! Each segment begins with a checksum record and a metadata record, in that order. A record consists of its length, a
+//! `walpb.Record`, and padding. The length is a little-endian number of eight bytes: the lower 56 bits are the length,
+//! and the top byte says how much padding follows. Source: etcd 3.4 to 3.7.
 
 use std::fs::File;
 use std::io::Read;
@@ -12,7 +13,7 @@ use prost::Message;
 
 use crate::paths::Paths;
 
-/// The member whose data it is.
+/// The member that the data belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Owner {
     /// Its cluster.
@@ -47,7 +48,7 @@ const HEAD: u64 = 4096;
 /// The newest segment of the write-ahead log, if there is one.
 ///
 /// # Errors
-/// When the directory is there and cannot be read.
+/// When the directory exists and cannot be read.
 pub fn newest(paths: &Paths) -> Result<Option<PathBuf>> {
     let directory = paths.wal_dir();
     let entries = match std::fs::read_dir(&directory) {
@@ -58,7 +59,7 @@ pub fn newest(paths: &Paths) -> Result<Option<PathBuf>> {
     Ok(segments.filter(|path| path.extension().is_some_and(|ending| ending == "wal")).max())
 }
 
-/// Reads who the write-ahead log belongs to; `None` if there is none.
+/// Reads the owner of the write-ahead log; `None` if there is no log.
 ///
 /// # Errors
 /// When it cannot be read.
@@ -92,7 +93,7 @@ fn owner_in(mut segment: &[u8]) -> Option<Owner> {
 pub(crate) mod tests {
     use super::*;
 
-    /// The head of a segment as etcd writes it, for the tests of other modules too.
+    /// The head of a segment as etcd writes it. Tests of other modules use it too.
     pub(crate) fn segment(owner: Owner) -> Vec<u8> {
         fn put(mut number: u64, to: &mut Vec<u8>) {
             while number >= 0x80 {

@@ -1,8 +1,8 @@
-//! Better answers for what the replaced program had and this one does not have yet.
+//! Better messages for flags and subcommands that the replaced program had and this one does not have yet.
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
-/// Flags and subcommands that a user of the replaced program may expect, and what to do without them.
+/// Flags and subcommands that a user of the replaced program may expect, and what to do instead.
 const NOT_YET: [(&str, &str); 12] = [
     ("--snapshot", "restore with `etcdutl snapshot restore` into the data directory before the first start"),
     ("--skip-hash-check", "it goes with --snapshot, which this etcdadm does not have"),
@@ -22,7 +22,7 @@ const NOT_YET: [(&str, &str); 12] = [
     ("yaml", "`--output json` is the only document form"),
 ];
 
-/// Adds to `error` what to do instead, where the argument is one that the replaced program had.
+/// Adds to `error` what to do instead, if the argument is one that the replaced program had.
 pub(super) fn explain(error: clap::Error) -> clap::Error {
     let wanted = match error.kind() {
         ErrorKind::UnknownArgument => ContextKind::InvalidArg,

@@ -127,7 +127,7 @@ fn log_levels_may_stand_behind_the_command(#[case] text: &str, #[case] level: Le
     assert_eq!(line(&["version", &format!("--log-level={text}")]).unwrap().log_level, level);
 }
 
-/// What is wrong must be named, and so must what would be right.
+/// A message names what is wrong, and what would be right.
 #[rstest]
 #[case(&["join"], "ENDPOINT")]
 #[case(&["join", "10.0.0.1:2379"], "https://10.0.0.1:2379")]

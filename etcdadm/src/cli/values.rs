@@ -7,7 +7,7 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 use tracing::level_filters::LevelFilter;
 
-/// A boolean in any spelling that Go's `strconv.ParseBool` takes.
+/// A boolean in any spelling that Go's `strconv.ParseBool` accepts.
 pub(super) fn boolean(text: &str) -> Result<bool, String> {
     match text {
         "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(true),
@@ -32,7 +32,7 @@ pub(super) fn id(text: &str) -> Result<u64, String> {
     parse_id(text).ok_or_else(|| "write an ID in hexadecimal, like cdf818194e3a8c32".to_owned())
 }
 
-/// A level by the names that the replaced program knew, and `trace`.
+/// A log level, by the names that the replaced program knew, or `trace`.
 pub(super) fn log_level(text: &str) -> Result<LevelFilter, String> {
     match text.to_ascii_lowercase().as_str() {
         "panic" | "fatal" | "error" => Ok(LevelFilter::ERROR),
@@ -44,7 +44,7 @@ pub(super) fn log_level(text: &str) -> Result<LevelFilter, String> {
     }
 }
 
-/// The init system; `kubelet` gets an answer of its own, because the replaced program had it.
+/// The init system. `kubelet` gets its own message, because the replaced program supported it.
 pub(super) fn init_system(text: &str) -> Result<String, String> {
     match text {
         "systemd" => Ok(text.to_owned()),

@@ -1,4 +1,5 @@
-//! etcd's settings, as environment variables only: a setting given both as variable and flag keeps etcd from starting.
+//! etcd's settings, all of them as environment variables: etcd does not start if a setting is given both as a variable
+//! and as a flag.
 
 use std::fmt::Write;
 use std::net::Ipv4Addr;
@@ -12,12 +13,12 @@ use crate::pki::authority::AUTHORITY;
 use crate::pki::{PEER, SERVER};
 use crate::settings::Settings;
 
-/// How a member with no data of its own starts.
+/// What etcd.env says about a start without data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Start {
     /// As the first member of a new cluster.
     New {
-        /// Tells this cluster from others that had the same member once.
+        /// The initial cluster token. It distinguishes this cluster from others that once had the same member.
         token: String,
     },
     /// As a member that was added to an existing cluster.
@@ -25,7 +26,8 @@ pub enum Start {
         /// `ETCD_INITIAL_CLUSTER`, from [`initial_cluster`].
         initial_cluster: String,
     },
-    /// As the member that its data says. What stands here is ignored, and keeps it from starting without data.
+    /// As the member that its data identifies. If etcd has data, it ignores these settings; if it has none, they keep
+    /// it from starting.
     Again,
 }
 
@@ -36,7 +38,7 @@ pub fn render(paths: &Paths, settings: &Settings, start: &Start) -> String {
     let listen_client = if settings.address.is_loopback() {
         client.clone()
     } else {
-        // Clients on this machine need no knowledge of its address.
+        // Clients on this machine do not need to know its address.
         format!("{client},{}", Endpoint::at(Ipv4Addr::LOCALHOST.into(), CLIENT_PORT))
     };
     let (initial_cluster, state, token) = match start {
@@ -89,12 +91,13 @@ pub fn render(paths: &Paths, settings: &Settings, start: &Start) -> String {
 
 /// `ETCD_INITIAL_CLUSTER` of a member that joins as `own_name` with the ID `own`.
 ///
-/// Every member of the list must stand in it, started or not, or etcd refuses to start. It tells members apart by
-/// their URLs but would merge two of one name, so the others are called by their IDs. Those do not change either when one that
-/// joins at the same time makes its name known, and a member that is starting by the list need not be started again.
+/// It must contain every member of the member list, started or not, or etcd refuses to start. etcd identifies the
+/// members by their URLs, but would merge two members with the same name, so the other members are named by their IDs.
+/// An ID also stays the same when a member that joins at the same time publishes its name, so a member that is starting
+/// with this list need not be restarted.
 ///
 /// # Errors
-/// When a member's URL could not stand in the file.
+/// When a member's URL cannot be written into the file.
 pub fn initial_cluster(members: &[Member], own: u64, own_name: &str) -> Result<String, String> {
     let mut entries = Vec::new();
     for member in members {

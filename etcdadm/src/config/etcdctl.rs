@@ -1,4 +1,4 @@
-//! etcdctl without flags: its environment, and a wrapper that reads it.
+//! Settings for etcdctl without flags: its environment, and a wrapper that reads it.
 
 use crate::paths::Paths;
 use crate::pki::ETCDCTL;

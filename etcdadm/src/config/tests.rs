@@ -101,7 +101,7 @@ fn members_of_one_name_stay_apart() {
     assert!(text.starts_with("a_=https://10.0.0.1:2380,b=") && text.contains(",a=https://10.0.0.4:2380,"), "{text}");
 }
 
-/// A member that is starting by a list is started again when that changes.
+/// A member that is starting with a list is restarted when the list changes.
 #[test]
 fn the_list_is_the_same_when_another_member_has_started_and_is_promoted() {
     let added = [member(0xa, "etcd-0", &["https://10.0.0.1:2380"]), member(0xb, "", &["https://10.0.0.2:2380"])];
@@ -146,7 +146,7 @@ fn settings_that_differ_are_named() {
 }
 
 proptest! {
-    /// etcd refuses to start unless the file lists exactly the cluster's members, each under a name of its own.
+    /// etcd refuses to start unless the file lists exactly the cluster's members, each under its own name.
     #[test]
     fn every_member_is_listed_once(names in proptest::collection::vec("[ab=,\n]{0,2}", 1..6), own in 0_usize..6) {
         let members: Vec<Member> = names

@@ -4,13 +4,14 @@ use crate::paths::Paths;
 
 /// The content of etcd.service.
 ///
-/// - The guard runs in place of etcd and becomes it. It is the main process, since systemd only looks at that one's exit
-///   status to leave a service down; see [`crate::guard`].
-/// - A member that cannot reach the others yet must be tried again and again: there is no limit on restarts.
-/// - A member is ready only when it has received the leader's snapshot: 8 GiB may take most of an hour. A start that hangs
-///   still ends at some time, so that it is noticed and tried again.
-/// - etcd needs its data directory to be writable, the guard also the directory of etcd.env. Where the data directory is
-///   gone (`-`), the guard still runs and says so: otherwise systemd would fail before it, again and again.
+/// - The guard runs in place of etcd and then becomes etcd. So it is the main process, the only one whose exit status
+///   can make systemd leave a service down; see [`crate::guard`].
+/// - The number of restarts is unlimited: a member that cannot reach the others yet must keep trying.
+/// - The start timeout is long: a member is ready only when it has received the leader's snapshot, and 8 GiB may take
+///   most of an hour. There is a timeout, so that a start that hangs is noticed and tried again.
+/// - etcd must be able to write to its data directory, and the guard also to the directory of etcd.env. If the data
+///   directory is gone, `-` lets the guard run and report it. Otherwise systemd would fail before it runs the guard,
+///   again and again.
 pub fn render(paths: &Paths) -> String {
     let (guard, env, data) = (paths.guard(), paths.etcd_env(), paths.data_dir());
     let config = env.parent().unwrap_or(data);

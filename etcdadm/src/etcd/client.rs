@@ -1,4 +1,4 @@
-//! The cluster's members, through whichever of them answers.
+//! Requests to the cluster's members, through any member that answers.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -11,24 +11,26 @@ use tokio::time::{Instant, timeout};
 use super::{Failure, Member, Membership};
 use crate::endpoint::Endpoint;
 
-/// An endpoint that does not even accept a connection in this time is passed over.
+/// Time for an endpoint to accept a connection. After it, the next endpoint is tried.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// etcd itself gives up on a request after seven seconds.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(8);
-/// How long a change of the members is waited for at first. Of two changes that come at once, raft drops the second ("ignoring
-/// conf change"), and etcd never answers that; one that was only slow is found in the next list. A change takes etcd some
-/// milliseconds, and a disk that is slow some hundred.
+/// How long to wait for the first membership change. If two changes arrive at the same time, raft drops the second
+/// ("ignoring conf change"), and etcd never answers it. The next list shows whether a change was only slow. A change
+/// takes etcd some milliseconds, or some hundred on a slow disk.
 const CHANGE_PATIENCE: Duration = Duration::from_secs(1);
-/// Reading needs a leader, and no more; the next endpoint may know one.
+/// A read needs a leader and nothing else. If this endpoint knows no leader, the next one may.
 const READ_TIMEOUT: Duration = Duration::from_secs(4);
 
-/// One member is asked about itself.
+/// For a question to one member about itself.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The cluster behind some endpoints. Each request goes to one endpoint, so that it is known who carried it out.
+/// The cluster behind some endpoints. Each request goes to one endpoint, so that it is known which member carried it
+/// out.
 ///
-/// An address may be given to another cluster that trusts the same authority, between one request and the next too. So
-/// what follows from a list takes that list, and an answer of another cluster is a failure.
+/// At any time, even between two requests, an address may pass to a member of another cluster that trusts the same
+/// authority. So each request that follows from a list takes that list, and an answer from another cluster is a
+/// failure.
 pub struct Cluster {
     ca: String,
     certificate: String,
@@ -39,11 +41,11 @@ pub struct Cluster {
     endpoints: Vec<Endpoint>,
     /// Connections are kept: the handshake costs more than the request.
     clients: HashMap<String, Client>,
-    /// How long the next change is waited for.
+    /// How long to wait for the next change.
     patience: Duration,
 }
 
-/// How far a member is.
+/// How far a member has got.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress {
     /// Its ID.
@@ -55,20 +57,20 @@ pub struct Progress {
 }
 
 impl Cluster {
-    /// Nothing is connected yet. The certificates are PEM; the client's one must be good for etcd's clients.
+    /// Does not connect yet. The certificates are PEM, and the client certificate must be valid for etcd's clients.
     pub fn new(endpoints: Vec<Endpoint>, ca: String, certificate: String, key: String) -> Self {
         Self { ca, certificate, key, id: None, endpoints, clients: HashMap::new(), patience: CHANGE_PATIENCE }
     }
 
-    /// Only the cluster with this ID is listed: another one that trusts the same authority may answer at an address that it has
-    /// been given since.
+    /// Restricts the lists to the cluster with this ID: a member of another cluster that trusts the same authority may
+    /// answer at an address that has passed to it.
     #[must_use]
     pub fn of(self, id: Option<u64>) -> Self {
         Self { id, ..self }
     }
 
-    /// Whether a linearizable read through the first endpoint succeeds. Unlike `/health` it does not ask for alarms: a
-    /// cluster that is out of space still takes members.
+    /// Checks whether a linearizable read through the first endpoint succeeds. Unlike `/health`, it ignores alarms: a
+    /// cluster that is out of space still accepts members.
     ///
     /// # Errors
     /// Why not.
@@ -77,9 +79,9 @@ impl Cluster {
         self.request(&endpoint, CHECK_TIMEOUT, async |client| client.get("etcdadm", None).await.map(|_| ())).await
     }
 
-    /// Versions that a listed member tells at one of its client URLs: its program's, and that of the cluster's storage,
-    /// which no member is older than. The latter is empty before etcd 3.6. `None` if it does not answer at any of them:
-    /// another member that answers there speaks for itself.
+    /// The versions that a listed member reports at one of its client URLs: the version of its program, and the storage
+    /// version of the cluster, which no member is older than. The storage version is empty before etcd 3.6. `None` if
+    /// the member answers at none of its URLs. An answer from another member does not count.
     pub async fn versions(&mut self, listed: &Membership, member: &Member) -> Option<(String, String)> {
         for endpoint in member.client_urls.iter().filter_map(|url| url.parse::<Endpoint>().ok()) {
             let Ok(status) = self.status(&endpoint, listed).await else { continue };
@@ -90,7 +92,7 @@ impl Cluster {
         None
     }
 
-    /// How far the member of the listed cluster behind the first endpoint is. Learners answer too.
+    /// How far the member behind the first endpoint has got, if it belongs to the listed cluster. Learners answer too.
     ///
     /// # Errors
     /// When no member of that cluster answers.
@@ -101,14 +103,14 @@ impl Cluster {
         Ok(Progress { member_id, leader: status.leader(), applied: status.raft_applied_index() })
     }
 
-    /// What a member of the listed cluster says of itself.
+    /// The status of a member of the listed cluster.
     async fn status(&mut self, endpoint: &Endpoint, listed: &Membership) -> Result<StatusResponse, Failure> {
         let status = self.request(endpoint, CHECK_TIMEOUT, async |client| client.status().await).await?;
         same_cluster(listed.cluster_id, cluster_id(status.header()))?;
         Ok(status)
     }
 
-    /// Waits for the answer to a change as long as for any other, as nobody asks again.
+    /// Waits for the answer to a change as long as for any other answer, because the caller does not retry.
     #[must_use]
     pub fn asked_once(self) -> Self {
         Self { patience: REQUEST_TIMEOUT, ..self }
@@ -121,11 +123,11 @@ impl Cluster {
         }
     }
 
-    /// Lists the members, linearizably, through the first endpoint that can. Learners cannot, so a voter answered, and
-    /// the requests that follow go to it.
+    /// Lists the members, linearizably, through the first endpoint that can do so. Learners cannot, so the answer comes
+    /// from a voter, and the next requests go to this voter.
     ///
     /// # Errors
-    /// What each endpoint said; [`Failure::Untrusted`] only if it was that everywhere.
+    /// What each endpoint answered; [`Failure::Untrusted`] only if all of them failed in this way.
     pub async fn list(&mut self) -> Result<Membership, Failure> {
         let mut failures = Vec::new();
         for index in 0..self.endpoints.len() {
@@ -161,8 +163,8 @@ impl Cluster {
 
     async fn list_of_any(&mut self, endpoint: &Endpoint) -> Result<Membership, Failure> {
         self.request(endpoint, READ_TIMEOUT, async |client| {
-            // The library lists what the asked member knows, which may be old. A linearizable read through the same
-            // member first makes sure that it has caught up with everything decided until now.
+            // The library returns the list as the asked member knows it, which may be outdated. A linearizable read
+            // through the same member first makes sure that the member has caught up with all decisions so far.
             client.get("etcdadm", None).await?;
             let response = client.member_list().await?;
             let cluster_id = cluster_id(response.header());
@@ -171,10 +173,10 @@ impl Cluster {
         .await
     }
 
-    /// Adds a member with this peer URL to the listed cluster, and answers its ID and all members.
+    /// Adds a member with this peer URL to the listed cluster, and returns its ID and all members.
     ///
     /// # Errors
-    /// After [`Failure::Transient`] the member may have been added all the same.
+    /// After [`Failure::Transient`], the member may have been added anyway.
     pub async fn add(
         &mut self,
         listed: &Membership,
@@ -195,7 +197,7 @@ impl Cluster {
         }
     }
 
-    /// Removes a member that another cluster was given by mistake, through the connection that it was added over. It
+    /// Removes a member that was added to another cluster by mistake, through the connection that added it. The member
     /// has never started, so that cluster loses nothing.
     async fn take_out(&mut self, id: u64, why: &Failure) -> Failure {
         let outcome = match self.at_voter(async |client| client.member_remove(id).await).await {
@@ -208,7 +210,7 @@ impl Cluster {
     /// Makes a learner of the listed cluster a voter.
     ///
     /// # Errors
-    /// [`Failure::NotInSync`] until it has caught up. After [`Failure::Transient`] it may have been promoted all the same.
+    /// [`Failure::NotInSync`] until it has caught up. After [`Failure::Transient`], it may have been promoted anyway.
     pub async fn promote(&mut self, listed: &Membership, id: u64) -> Result<(), Failure> {
         let answer = self.change(async |client| client.member_promote(id).await).await?;
         same_cluster(listed.cluster_id, cluster_id(answer.header()))
@@ -217,7 +219,7 @@ impl Cluster {
     /// Removes a member of the listed cluster.
     ///
     /// # Errors
-    /// After [`Failure::Transient`] it may have been removed all the same.
+    /// After [`Failure::Transient`], it may have been removed anyway.
     pub async fn remove(&mut self, listed: &Membership, id: u64) -> Result<(), Failure> {
         let answer = self.at_voter(async |client| client.member_remove(id).await).await?;
         same_cluster(listed.cluster_id, cluster_id(answer.header()))
@@ -235,7 +237,8 @@ impl Cluster {
         self.request(&endpoint, REQUEST_TIMEOUT, call).await
     }
 
-    /// An addition or a promotion, at the voter that was asked for the members. Others may be added or promoted just then.
+    /// An addition or a promotion, through the voter that listed the members. Other members may be added or promoted at
+    /// the same time.
     async fn change<T>(
         &mut self,
         call: impl AsyncFnOnce(&mut Client) -> Result<T, etcd_client::Error>,
@@ -272,7 +275,7 @@ impl Cluster {
             }
             Ok(Err(error)) => {
                 let failure = Failure::of(&error);
-                // A connection that broke is opened again; one over which etcd said no is as good as before.
+                // A broken connection is opened again. A connection over which etcd refused a request is kept.
                 if !matches!(failure, Failure::Transient(_) | Failure::Untrusted { .. }) {
                     self.clients.insert(url, client);
                 }
@@ -283,9 +286,9 @@ impl Cluster {
     }
 }
 
-/// How long the next change is waited for after one that took so long: twice as long where that was too short, and never less
-/// than before. A cluster that was too slow once, and is waited for as little again, would be told to stop each time before it
-/// has begun.
+/// How long to wait for the next change, after a change that took `took`: twice as long if the wait was too short, and
+/// never less than before. If the wait stayed the same, a slow cluster would have each of its changes canceled before
+/// it is done.
 fn patience_after(patience: Duration, took: Duration) -> Duration {
     if took < patience { patience } else { (patience * 2).min(REQUEST_TIMEOUT) }
 }
@@ -308,7 +311,7 @@ fn member_id(header: Option<&ResponseHeader>) -> u64 {
     header.map_or(0, ResponseHeader::member_id)
 }
 
-/// Another cluster may be gone from an address as it has come.
+/// The address may have passed to another cluster, and may pass back.
 fn same_cluster(expected: u64, answered: u64) -> Result<(), Failure> {
     if answered == expected {
         return Ok(());

@@ -1,4 +1,4 @@
-//! Why etcd did not do what it was asked, as far as it changes what to do next.
+//! Why etcd did not carry out a request, as far as it matters for the next step.
 
 use std::error::Error;
 use std::{fmt, io};
@@ -8,7 +8,7 @@ use std::{fmt, io};
 pub enum Failure {
     /// The cluster has as many learners as it takes: one of them has to be promoted first.
     TooManyLearners,
-    /// etcd does not want a new member until all voters have been connected for five seconds.
+    /// etcd accepts no new member until all voters have been connected for five seconds.
     Unhealthy(String),
     /// The learner has not caught up yet.
     NotInSync,
@@ -16,33 +16,34 @@ pub enum Failure {
     Untrusted {
         /// What TLS says.
         why: String,
-        /// Whether the certificate is one that is good at another time.
+        /// Whether the certificate is valid at another time.
         by_clock: bool,
     },
-    /// The request itself is refused, now and later.
+    /// etcd refuses the request itself, now and later.
     Refused(String),
-    /// Anything that may pass: nobody there, no leader, a time-out. The request may have been carried out.
+    /// Anything that may pass: no server, no leader, a timeout. etcd may have carried out the request.
     Transient(String),
 }
 
-/// gRPC status codes that no repetition changes: invalid argument, permission denied, unimplemented, unauthenticated.
+/// gRPC status codes that a retry does not change: invalid argument, permission denied, unimplemented, unauthenticated.
 const FINAL_CODES: [i32; 4] = [3, 7, 12, 16];
 
 impl Failure {
-    /// Classifies what the client library reports.
+    /// Classifies an error of the client library.
     pub(super) fn of(error: &etcd_client::Error) -> Self {
         let (code, message, text, source) = match error {
             etcd_client::Error::GRpcStatus(status) => {
                 (status.code() as i32, status.message(), status.message().to_owned(), status.source())
             }
-            // The library's own errors do not say what lies below them.
+            // The text of the library's own errors does not include their cause.
             etcd_client::Error::TransportError(below) => (0, "", error.to_string(), below.source()),
             other => (0, "", other.to_string(), None),
         };
         Self::classify(code, message, &chain(text, source), tls_error(source))
     }
 
-    /// `message` is etcd's own words, `chain` also what lies below a connection that failed, and `tls` what TLS said there.
+    /// `message` is etcd's own text, `chain` also has the causes of a failed connection, and `tls` is the TLS error
+    /// among them.
     fn classify(code: i32, message: &str, chain: &str, tls: Option<&rustls::Error>) -> Self {
         let says = |words: &str| message.contains(words);
         if says("too many learner members") {
@@ -61,32 +62,32 @@ impl Failure {
     }
 }
 
-/// Whether a certificate, ours or theirs, is refused; if so, whether for its time.
+/// Whether one side refuses the other's certificate. If so, whether only its validity period is the reason.
 fn distrust(chain: &str, tls: Option<&rustls::Error>) -> Option<bool> {
     use rustls::CertificateError::{Expired, ExpiredContext, NotValidYet, NotValidYetContext};
     if let Some(rustls::Error::InvalidCertificate(theirs)) = tls {
         return Some(matches!(theirs, Expired | ExpiredContext { .. } | NotValidYet | NotValidYetContext { .. }));
     }
-    // Ours is refused after the handshake, where HTTP/2 keeps the text of an error only. The alert is the same for one
-    // that is not valid yet.
+    // The server refuses our certificate after the handshake, where HTTP/2 keeps only the text of an error. A
+    // certificate that is not valid yet causes the same alert.
     let (_, alert) = chain.split_once("received fatal alert: ")?;
     Some(alert.starts_with("CertificateExpired"))
 }
 
-/// What TLS said, if that is what lies below.
+/// The TLS error among the causes, if there is one.
 fn tls_error<'a>(mut error: Option<&'a (dyn Error + 'static)>) -> Option<&'a rustls::Error> {
     while let Some(this) = error {
         if let Some(found) = this.downcast_ref() {
             return Some(found);
         }
-        // An I/O error does not name what it wraps as its source, but that one's source.
+        // An I/O error does not return the error that it wraps as its source, but the source of that error.
         let wrapped = this.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
         error = wrapped.map(|wrapped| wrapped as &(dyn Error + 'static)).or_else(|| this.source());
     }
     None
 }
 
-/// An error's text and everything below it, without repetitions.
+/// The text of an error and of all its causes, without repetitions.
 fn chain(mut text: String, mut source: Option<&(dyn Error + 'static)>) -> String {
     while let Some(below) = source {
         let below_text = below.to_string();

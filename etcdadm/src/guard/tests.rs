@@ -1,4 +1,4 @@
-//! The script itself is run, with a shell script in place of etcd.
+//! These tests run the script itself, with a shell script in place of etcd.
 
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
@@ -20,7 +20,8 @@ fn first(paths: &Paths) -> String {
     format!("{FIRST}ETCD_DATA_DIR={}\n", paths.data_dir().display())
 }
 
-/// Writes a program through another process: with a descriptor of this one, a test that forks meanwhile would keep it busy.
+/// Writes a program through another process: if this process opened the file, a test that forks meanwhile would keep
+/// the file busy.
 pub(crate) fn write_program(path: &Path, text: &str) {
     std::fs::create_dir_all(path.parent().unwrap()).unwrap();
     let mut shell = Command::new("/bin/sh");
@@ -36,7 +37,7 @@ struct Machine {
 }
 
 impl Machine {
-    /// etcd.env is there; `etcd` only prints that it runs.
+    /// etcd.env exists, and `etcd` only prints that it runs.
     fn new() -> Self {
         let root = tempfile::tempdir().unwrap();
         let paths = example().paths(root.path());
@@ -51,7 +52,7 @@ impl Machine {
         Command::new(self.paths.guard()).arg(verb).output().unwrap()
     }
 
-    /// Whether a start became etcd; a refusal must be told in all places.
+    /// Whether a start became etcd. Checks that a refusal is reported everywhere.
     fn starts(&self) -> bool {
         let output = self.guard("start");
         let told = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -72,7 +73,7 @@ impl Machine {
         }
     }
 
-    /// What etcd does when it first runs.
+    /// Does what etcd does when it first runs.
     fn write_log(&self) {
         let log = wal::tests::segment(wal::Owner { cluster_id: 1, member_id: 2 });
         files::write(&self.paths.wal_dir().join("0000000000000000-0000000000000000.wal"), &log, 0o600).unwrap();
@@ -185,7 +186,7 @@ fn an_older_copy_is_refused_and_the_latest_data_is_not() {
     machine.guard("stopped");
     assert!(!machine.starts(), "a refused start must not mark the older data");
 
-    // A person vouches for it.
+    // A person has confirmed that the data is the latest.
     forget(&machine.paths).unwrap();
     assert_eq!(machine.data(), Data::Present);
     assert!(machine.starts());
@@ -205,8 +206,8 @@ fn data_without_epochs_is_taken_over_once() {
     assert!(!machine.starts(), "restored without the epoch");
 }
 
-/// Killed with SIGKILL before the n-th program that the script runs, for every n: what is left is never refused, and an
-/// older copy still is.
+/// Kills the script with SIGKILL before the n-th program that it runs, for every n: a start never refuses what is left,
+/// and always refuses an older copy.
 #[rstest]
 #[case::start_with_log("start", true)]
 #[case::first_start("start", false)]
@@ -222,7 +223,7 @@ fn killed_between_any_two_steps(#[case] verb: &str, #[case] log: bool) {
             machine.guard("stopped");
             assert!(machine.starts());
         }
-        // Every program it runs is a script that counts, and at its turn kills the shell instead.
+        // Each program that the script runs is a counting script. The script whose turn it is kills the shell instead.
         let shims = machine.root.path().join("shims");
         std::fs::create_dir(&shims).unwrap();
         for program in ["sync", "mv", "cat", "mkdir", "grep", "sed", "rm"] {
@@ -255,7 +256,7 @@ fn killed_between_any_two_steps(#[case] verb: &str, #[case] log: bool) {
     }
 }
 
-/// Written from what could not be read, etcd.env would have no certificates and no addresses.
+/// An etcd.env that is written from an unreadable one would have no certificates and no addresses.
 #[rstest]
 #[case("grep")]
 #[case("sed")]
@@ -272,7 +273,7 @@ fn settings_that_cannot_be_read_are_left(#[case] broken: &str) {
     }
 }
 
-/// By its own defaults etcd would begin a new cluster, in a directory that nobody watches.
+/// With its own defaults, etcd would start a new cluster in a directory that the guard does not check.
 #[test]
 fn settings_without_the_data_directory_start_nothing() {
     let machine = Machine::new();
@@ -301,7 +302,7 @@ fn a_disk_that_takes_no_mark_does_not_stop_a_member_that_has_its_data() {
     let told = |output: &Output| String::from_utf8_lossy(&output.stderr).into_owned();
     let start = || guard("start");
 
-    // All these runs share one epoch, and that is told.
+    // All these runs share one epoch, and the guard reports that.
     assert_eq!(start().stdout, b"runs\n");
     let older = machine.copy_of_data();
     for output in [guard("stopped"), start()] {
@@ -313,7 +314,7 @@ fn a_disk_that_takes_no_mark_does_not_stop_a_member_that_has_its_data() {
     machine.put_data(&older);
     assert_eq!(machine.data(), Data::Present, "as the documentation says");
 
-    // A start that can write ends it.
+    // A start that can write again ends this state.
     let written = machine.guard("start");
     assert_eq!((written.stdout.as_slice(), told(&written).as_str()), (&b"runs\n"[..], ""));
     machine.put_data(&older);

@@ -16,7 +16,7 @@ fn archive(folder: &str, version: &str, programs: &[&str]) -> Vec<u8> {
         let mut header = tar::Header::new_gnu();
         header.set_size(content.len() as u64);
         header.set_mode(0o600);
-        // As it is: the library would take a leading `./` away, which `tar` writes.
+        // Writes the name as it is: the library would remove a leading `./`, which `tar` writes.
         let path = format!("{folder}/{name}");
         header.as_gnu_mut().unwrap().name[..path.len()].copy_from_slice(path.as_bytes());
         header.set_cksum();
@@ -103,7 +103,7 @@ async fn a_members_version_is_not_changed() {
     assert!(message.contains("a member with etcd 3.6.16"), "{message}");
 }
 
-/// Machines of another tool, and baked images, have no install.json.
+/// Machines of another tool, and machine images with etcd, have no install.json.
 #[tokio::test]
 async fn a_members_program_is_never_replaced_whoever_put_it_there() {
     let f = Fixture::new();
@@ -147,7 +147,7 @@ async fn the_folder_in_the_archive_may_name_the_machine_alone() {
     }
 }
 
-/// Recorded as the wanted one, it would stay for the member's life.
+/// If it were recorded as the requested version, the member would keep it for life.
 #[tokio::test]
 async fn an_archive_of_another_version_is_not_installed() {
     let f = Fixture::new();

@@ -8,10 +8,10 @@ use crate::node::tests::{Machine, OWNER, machine};
 use crate::wal::Owner;
 use rstest::rstest;
 
-/// The member that the machine has been added as: another one than the record's.
+/// The member that the machine has been added as. Its ID is not that of `OWNER`.
 const NEW: u64 = 0x44;
 
-/// A machine whose earlier member was removed, and of which people removed the data and the epoch.
+/// A machine whose earlier member was removed, and whose data and epoch were removed by hand.
 fn cleaned_up(address: &str, unit: UnitState) -> Machine {
     let machine = machine(address, unit);
     crate::config::write_all(&machine.node.paths, &machine.node.settings, &Start::Again).unwrap();
@@ -55,7 +55,8 @@ fn recorded(machine: &Machine) -> Option<u64> {
     MemberRecord::load(&machine.node.paths).unwrap().map(|record| record.member_id)
 }
 
-/// Whatever ends a run after the new member is recorded, the data that is missed must not be taken for its.
+/// Whatever ends the run after the new member is recorded, data that an earlier member has lost must not count as the
+/// new member's.
 #[tokio::test]
 async fn a_new_member_is_recorded_only_where_no_earlier_data_is_missed() {
     let machine = cleaned_up("127.0.77.3", UnitState::Down);
@@ -76,7 +77,7 @@ async fn an_earlier_members_unit_is_stopped_before_the_new_one_is_recorded() {
     assert_eq!(machine.told.all(), ["stop", "start"]);
 }
 
-/// Until it is removed, what it acknowledged counts.
+/// Until the learner is removed, the entries that it acknowledged count.
 #[tokio::test]
 async fn a_lost_learner_that_was_not_removed_never_starts_again() {
     let machine = cleaned_up("127.0.77.5", UnitState::Down);
@@ -95,7 +96,7 @@ async fn a_lost_learner_that_was_not_removed_never_starts_again() {
     assert_eq!(plan::join(&observation), JoinStep::Add, "the cluster has said that this machine has done it");
 }
 
-/// Nothing was recorded, or it is lost with the data: it is known all the same who has removed the learner.
+/// The record did not exist, or was lost with the data. Even so, the machine must know later who removed the learner.
 #[tokio::test]
 async fn a_lost_learner_without_a_record_is_recorded_before_it_is_removed() {
     let machine = cleaned_up("127.0.77.10", UnitState::Down);
@@ -118,7 +119,7 @@ async fn members_that_are_silent_once_do_not_end_the_run() {
     run(&machine).add(&observation.membership).await.unwrap();
 }
 
-/// A member that is added and cannot start costs the cluster its tolerance.
+/// A member that is added and cannot start reduces the cluster's fault tolerance.
 #[tokio::test]
 async fn a_machine_is_looked_at_before_it_is_added() {
     let machine = machine("127.0.77.12", UnitState::Down);
@@ -129,7 +130,7 @@ async fn a_machine_is_looked_at_before_it_is_added() {
     assert!(message.contains("port 2380"), "{message}");
 }
 
-/// etcd would promote it.
+/// etcd itself would promote such a learner.
 #[tokio::test]
 async fn a_learner_that_does_not_answer_is_waited_for() {
     let machine = machine("127.0.77.13", UnitState::Up);
@@ -147,7 +148,7 @@ async fn certificates_that_are_not_good_by_this_clock_are_tried_again() {
     run.wait_out("the cluster does not answer", untrusted(false), POLL).await.unwrap_err();
 }
 
-/// Without an answer, any of them may be one that loses the promotion.
+/// Any of the members may have a version that loses the promotion.
 #[tokio::test]
 async fn a_learner_is_not_promoted_while_no_member_tells_its_version() {
     let machine = machine("127.0.77.7", UnitState::Up);
@@ -162,7 +163,7 @@ async fn a_learner_is_not_promoted_while_no_member_tells_its_version() {
     }
 }
 
-/// A voter that does not run costs the cluster a member; a learner does not.
+/// A voter that does not run reduces the cluster's fault tolerance; a learner does not.
 #[tokio::test]
 async fn a_member_that_somebody_has_added_starts_after_its_version_was_compared() {
     let machine = machine("127.0.77.8", UnitState::Down);
@@ -177,7 +178,7 @@ async fn a_member_that_somebody_has_added_starts_after_its_version_was_compared(
     assert!(message.contains("etcd 3.5.15"), "{message}");
     in_this_run.told.insert(0x11, machine.node.settings.version.clone());
     assert!(in_this_run.may_start(NEW, &observation).await.unwrap());
-    // Its start is waited for in many short steps, and asks nobody again.
+    // The run waits for the start in many short steps, and asks for no version again.
     in_this_run.told.clear();
     assert!(in_this_run.may_start(NEW, &observation).await.unwrap());
 }
@@ -218,7 +219,7 @@ fn learners_that_keep_a_machine_out_are_named() {
     );
 }
 
-/// Two that start, or are promoted, at the same moment would disturb each other.
+/// Two learners that start, or are promoted, at the same time would disturb each other.
 #[rstest]
 #[case::start(false)]
 #[case::promotion(true)]

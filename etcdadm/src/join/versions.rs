@@ -7,52 +7,52 @@ use crate::compatibility::{self, Role};
 /// What is known of the cluster's versions.
 #[derive(Clone, Debug)]
 pub struct Versions {
-    /// What this machine runs, or is going to run.
+    /// The version that this machine runs, or will run.
     pub own: EtcdVersion,
-    /// How messages call each member, and its version; `None` if it did not tell.
+    /// The name of each member in messages, and its version; `None` if the member did not report it.
     pub members: Vec<(String, Option<EtcdVersion>)>,
-    /// What no member is older than, where that is known.
+    /// The version that every member has at least, if it is known.
     pub floor: Option<EtcdVersion>,
 }
 
-/// Whether a step may be taken.
+/// Whether a step is allowed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Leave {
-    /// It may.
+    /// The step is allowed.
     Given,
-    /// Not while this is so.
+    /// The step is not allowed while this is so.
     NotYet(String),
-    /// Not before a person has changed something.
+    /// The step is not allowed until a person changes something.
     Refused(String),
 }
 
 impl Versions {
-    /// As what this machine may join.
+    /// The role in which this machine may join.
     ///
     /// # Errors
-    /// When its member would not go with the others.
+    /// When its member would be incompatible with the others.
     pub fn role(&self) -> Result<Role, String> {
         let members: Vec<_> = self.members.iter().map(|(_, version)| version.clone()).collect();
         compatibility::role(&self.own, &members, self.floor.as_ref())
     }
 
-    /// Whether a member that has been added, by whomever, may start without data.
+    /// Whether a member that has been added, by this machine or by somebody else, may start without data.
     pub fn to_start(&self, id: u64, learner: bool) -> Leave {
         match (self.role(), learner) {
             (Err(why), _) => Leave::Refused(why),
-            // It cannot be promoted, and holds the place of a learner for as long as it is there.
+            // It cannot be promoted, and takes a learner's place while it exists.
             (Ok(Role::Voter), true) => {
                 Leave::Refused(format!("learner {id:x} is not started: it could not be promoted, {}", self.too_old(id)))
             }
             (Ok(Role::Unknown), true) => Leave::NotYet(self.undecided()),
-            // A learner that runs changes nothing for the others: its promotion is asked for separately. A voter that does
-            // not run costs the cluster a member.
+            // A running learner changes nothing for the others, and its promotion is checked separately. A voter that
+            // does not run reduces the cluster's fault tolerance.
             (Ok(_), _) => Leave::Given,
         }
     }
 
-    /// Whether the learner may be promoted. All members have to be there, this learner and those that never started too:
-    /// each of them applies the promotion, sooner or later.
+    /// Whether the learner may be promoted. The versions of all members count, including this learner and members that
+    /// have never started: each member applies the promotion sooner or later.
     pub fn to_promote(&self, id: u64) -> Leave {
         match self.role() {
             Err(why) => Leave::Refused(format!("learner {id:x} is not promoted: {why}")),
@@ -67,7 +67,7 @@ impl Versions {
         }
     }
 
-    /// Why it is not known yet whether this machine's member goes with the others.
+    /// Why it is not known yet whether this machine's member is compatible with the others.
     pub fn undecided(&self) -> String {
         if self.members.iter().all(|(_, version)| version.is_none()) {
             return "no member tells its version".to_owned();
@@ -80,7 +80,7 @@ impl Versions {
         )
     }
 
-    /// Whose version rules a promotion out, why, and what to do about it.
+    /// Which version rules a promotion out, why, and what to do about it.
     fn too_old(&self, id: u64) -> String {
         let known = self.members.iter().filter_map(|(member, version)| Some((member.as_str(), version.as_ref()?)));
         let oldest = known.chain([("this machine", &self.own)]).min_by_key(|(_, version)| *version);
@@ -189,7 +189,7 @@ mod tests {
         assert_eq!(versions(own, members, None).to_start(ID, true), leave);
     }
 
-    /// What etcd says then depends on the oldest member.
+    /// Whether the learner is compatible depends on the oldest member, which may be the silent one.
     #[rstest]
     #[case::behind("3.5.35", None)]
     #[case::behind("3.5.35", Some("3.5.0"))]
@@ -199,7 +199,7 @@ mod tests {
         assert!(why.contains(": m2. ") && why.contains(&format!("etcd {own}; start these members, or")), "{why}");
     }
 
-    /// While it does not run, it costs the cluster a member.
+    /// While it does not run, it reduces the cluster's fault tolerance.
     #[test]
     fn only_a_version_that_does_not_fit_keeps_a_voter_from_its_start() {
         for members in [&["3.5.15"][..], &["3.5.21", "?"], &["?"]] {

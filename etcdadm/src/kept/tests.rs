@@ -59,7 +59,7 @@ fn a_member_whose_disk_is_not_mounted_keeps_what_it_has() {
     assert_eq!(kept.name(None).as_deref(), Some("a"));
 }
 
-/// Taken for a machine without data, its learner would be removed.
+/// If it counted as a machine without data, its learner would be removed.
 #[test]
 fn a_member_whose_settings_are_gone_is_where_its_unit_says() {
     let (root, _) = machine(ENV, true);
@@ -68,7 +68,7 @@ fn a_member_whose_settings_are_gone_is_where_its_unit_says() {
     assert_eq!(kept.data_dir(None).unwrap(), Path::new("/mnt/etcd"));
     assert!(kept.data_dir(Some("/var/lib/etcd".into())).is_err());
     assert_eq!(kept.version(None).unwrap().to_string(), "3.5.21");
-    // Data alone is not a member yet: it may be restored, for a first start.
+    // Data alone does not make a member yet: it may be restored data for a first start.
     std::fs::remove_file(root.path().join("etc/systemd/system/etcd.service")).unwrap();
     assert!(Kept::load(root.path()).unwrap().member.is_none());
 }

@@ -1,4 +1,4 @@
-//! `init` and `join` on a machine that is a directory, with an init system that only remembers what it is told.
+//! `init` and `join` on a machine that is a directory, with an init system that only records its orders.
 
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
@@ -14,7 +14,7 @@ use crate::wal::{self, Owner};
 
 pub(crate) const OWNER: Owner = Owner { cluster_id: 0xc1, member_id: 0x33 };
 
-/// etcd's service: whether it is up, and what it was told.
+/// etcd's service: whether it is up, and the orders that it received.
 #[derive(Clone, Debug)]
 pub(crate) struct Told(Arc<Mutex<(UnitState, Vec<&'static str>)>>);
 
@@ -68,7 +68,7 @@ pub(crate) fn machine(address: &str, unit: UnitState) -> Machine {
 }
 
 impl Machine {
-    /// It has run as a member, and its certificates are issued.
+    /// The same machine after it has run as a member, with its certificates issued.
     async fn that_is_a_member(self) -> Self {
         let paths = &self.node.paths;
         self.node.certificates(&self.node.authority().unwrap().unwrap(), &self.node.local().await.unwrap()).unwrap();
@@ -98,7 +98,7 @@ impl Machine {
         self
     }
 
-    /// What etcd reads at its next start or handshake.
+    /// The files that etcd reads at its next start or handshake.
     fn files_of_etcd(&self) -> Vec<Vec<u8>> {
         let paths = &self.node.paths;
         let files = [paths.certificate(pki::PEER), paths.certificate(pki::SERVER), paths.etcd_env()];
@@ -106,7 +106,8 @@ impl Machine {
     }
 }
 
-/// etcd reads its certificates at every handshake: one without the member's address cuts it off from the others.
+/// etcd reads its certificates at every handshake: a certificate without the member's address isolates it from the
+/// others.
 #[tokio::test]
 async fn a_run_under_another_address_changes_nothing_of_a_member() {
     for unit in [UnitState::Up, UnitState::Down] {
@@ -123,7 +124,7 @@ async fn a_run_under_another_address_changes_nothing_of_a_member() {
     }
 }
 
-/// A new authority is one that no other member and no client trusts.
+/// No other member and no client trusts a new authority.
 #[tokio::test]
 async fn a_member_gets_no_other_authority() {
     for unit in [UnitState::Up, UnitState::Down] {
@@ -138,8 +139,8 @@ async fn a_member_gets_no_other_authority() {
     }
 }
 
-/// An init system that starts what it is told to only after it was told to stop that, and cancels the first stop as systemd
-/// does.
+/// An init system that carries out a start only after it was ordered to stop, and that cancels the first stop, as
+/// systemd does.
 struct Slow(Told);
 
 impl InitSystem for Slow {
@@ -168,7 +169,7 @@ impl InitSystem for Slow {
     }
 }
 
-/// Otherwise etcd would start after it was stopped, and take the ports that the next start wants; or this run would end, and
+/// Otherwise etcd would start after the stop, and take the ports that the next start needs; or this run would end, and
 /// bootstrap commands run only once.
 #[tokio::test]
 async fn a_start_that_was_ordered_and_has_not_come_is_stopped_too() {

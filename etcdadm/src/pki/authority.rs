@@ -15,7 +15,7 @@ use crate::paths::Paths;
 
 /// How long an authority made by `init` is good.
 const LIFETIME: Duration = Duration::days(3650);
-/// How far machines' clocks may be behind the one that issued a certificate.
+/// How far the clock of a machine may be behind the clock of the machine that issued a certificate.
 pub(super) const CLOCK_SKEW: Duration = Duration::hours(24);
 
 /// File name of the authority.
@@ -24,9 +24,9 @@ pub const AUTHORITY: &str = "ca";
 /// A certificate authority with its key, checked to belong together.
 #[derive(Debug)]
 pub struct Authority {
-    /// ca.crt as it is, with whatever else it bundles.
+    /// ca.crt as it is, including any other certificates in it.
     pub bundle_pem: String,
-    /// DER of the certificate that the key belongs to.
+    /// DER of the certificate that the key matches.
     pub(super) certificate: Vec<u8>,
     /// No leaf is good before this.
     pub(super) not_before: OffsetDateTime,
@@ -36,10 +36,10 @@ pub struct Authority {
 }
 
 impl Authority {
-    /// Loads ca.crt and ca.key; `None` if neither is there.
+    /// Loads ca.crt and ca.key; `None` if neither exists.
     ///
     /// # Errors
-    /// When only one is there, they do not belong together, or they cannot sign leaves now.
+    /// When only one of them exists, they do not match, or they cannot sign leaves now.
     pub fn load(paths: &Paths, now: OffsetDateTime) -> Result<Option<Self>> {
         let (certificate, key) = (paths.certificate(AUTHORITY), paths.key(AUTHORITY));
         if certificate.exists() && !key.exists() {
@@ -84,7 +84,7 @@ impl Authority {
         Ok(Self { bundle_pem, certificate, not_before, not_after, issuer })
     }
 
-    /// Makes an authority of its own for a new cluster, and writes ca.crt and ca.key.
+    /// Makes a new authority for a new cluster, and writes ca.crt and ca.key.
     ///
     /// # Errors
     /// When the files cannot be written.
@@ -98,8 +98,8 @@ impl Authority {
         params.not_before = now - CLOCK_SKEW;
         params.not_after = now + LIFETIME;
         let certificate = params.self_signed(&key)?.pem();
-        // Interrupted before the certificate is there, a further run makes another authority; after that, it goes on with
-        // this one.
+        // If this is interrupted before the certificate exists, the next run makes another authority. After that, the
+        // next run continues with this one.
         let (certificate_at, key_at) = (paths.certificate(AUTHORITY), paths.key(AUTHORITY));
         files::write(&pending(&key_at), key.serialize_pem().as_bytes(), 0o600)?;
         files::write(&certificate_at, certificate.as_bytes(), 0o644)?;
@@ -108,12 +108,12 @@ impl Authority {
     }
 }
 
-/// Where the key of a new authority waits until the certificate is there.
+/// Where the key of a new authority is kept until the certificate exists.
 fn pending(key: &Path) -> PathBuf {
     key.with_extension("key.new")
 }
 
-/// Checks that a certificate can sign leaves now. Answers from when and until when.
+/// Checks that a certificate can sign leaves now. Returns the start and the end of its validity.
 fn check(certificate: &X509Certificate<'_>, now: OffsetDateTime) -> Result<(OffsetDateTime, OffsetDateTime)> {
     ensure!(certificate.is_ca(), "its certificate is not one of a certificate authority (CA:TRUE is missing)");
     if let Ok(Some(usage)) = certificate.key_usage() {

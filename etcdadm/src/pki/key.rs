@@ -1,9 +1,9 @@
-//! Private keys in the three forms in which certificate authorities are found.
+//! Private keys in the three formats that certificate authorities use.
 
 use rcgen::KeyPair;
 use x509_parser::pem::Pem;
 
-/// DER of the algorithm identifiers that a PKCS#8 envelope begins with.
+/// The DER encodings of the algorithm identifiers with which a PKCS#8 envelope begins.
 const RSA: &[u8] = &[0x30, 0x0d, 0x06, 0x09, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x01, 0x05, 0x00];
 const P256: &[u8] = &[
     0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x03,
@@ -12,10 +12,10 @@ const P256: &[u8] = &[
 const P384: &[u8] =
     &[0x30, 0x10, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x05, 0x2b, 0x81, 0x04, 0x00, 0x22];
 
-/// Reads the first private key of a PEM file: PKCS#8, PKCS#1 (RSA) or SEC 1 (EC).
+/// Parses the first private key of a PEM file: PKCS#8, PKCS#1 (RSA) or SEC 1 (EC).
 ///
 /// # Errors
-/// Says what is wrong and which keys would do.
+/// They say what is wrong, and which keys are accepted.
 pub fn parse(pem: &[u8]) -> Result<KeyPair, String> {
     const GOOD: &str =
         "an unencrypted RSA (2048 to 4096 bits), EC P-256, EC P-384 or Ed25519 key in PEM form is needed";
@@ -24,7 +24,7 @@ pub fn parse(pem: &[u8]) -> Result<KeyPair, String> {
         let candidates = match block.label.as_str() {
             "PRIVATE KEY" => vec![block.contents],
             "RSA PRIVATE KEY" => vec![pkcs8(RSA, &block.contents)],
-            // The curve may stand in the key or be left out; the wrong envelope is refused in either case.
+            // The key may or may not name its curve. Either way, the wrong envelope is rejected.
             "EC PRIVATE KEY" => vec![pkcs8(P256, &block.contents), pkcs8(P384, &block.contents)],
             "ENCRYPTED PRIVATE KEY" => return Err(format!("the key is encrypted; {GOOD}")),
             _ => continue,

@@ -1,4 +1,4 @@
-//! One leaf certificate: how it is issued, and whether an old one still does.
+//! A leaf certificate: how it is issued, and whether an existing one is still good.
 
 use std::net::IpAddr;
 
@@ -20,16 +20,16 @@ use crate::san::San;
 /// How long a leaf is good.
 const LIFETIME: Duration = Duration::days(365);
 
-/// What a leaf certificate says.
+/// The content of a leaf certificate.
 #[derive(Clone, Debug)]
 pub struct Leaf {
-    /// Whom it is for.
+    /// Its holder.
     pub common_name: String,
     /// The group, for client certificates.
     pub organization: Option<&'static str>,
-    /// The names it holds for.
+    /// The names that it is valid for.
     pub sans: Vec<San>,
-    /// Whether a server may show it; a client may show any.
+    /// Whether a server may present it. A client may present any leaf.
     pub server: bool,
 }
 
@@ -37,7 +37,7 @@ impl Leaf {
     /// Issues the leaf with a new ECDSA P-256 key.
     ///
     /// # Errors
-    /// When a name cannot stand in a certificate, or the authority's key fails.
+    /// When a certificate cannot contain one of the names, or the authority's key fails.
     pub fn issue(&self, authority: &Authority, now: OffsetDateTime) -> Result<CertifiedKey<KeyPair>, rcgen::Error> {
         let signing_key = KeyPair::generate()?;
         let mut params = CertificateParams::default();
@@ -66,10 +66,10 @@ impl Leaf {
         server.into_iter().chain([ExtendedKeyUsagePurpose::ClientAuth]).collect()
     }
 
-    /// Whether an existing certificate and key do for this leaf now; if not, why.
+    /// Checks whether an existing certificate and key are good for this leaf now.
     ///
     /// # Errors
-    /// The reason, for the log.
+    /// The reason why they are not, for the log.
     pub fn fits(
         &self,
         certificate_pem: &[u8],

@@ -6,7 +6,7 @@ use super::*;
 const OWN_URL: &str = "https://10.0.0.3:2380";
 const CLUSTER: u64 = 0xc1;
 const OWN: u64 = 0x33;
-/// A member whose machine had the address of this one.
+/// A member whose machine had this machine's address before.
 const FORMER: u64 = 0x22;
 
 fn member(id: u64, name: &str, url: &str, learner: bool) -> Member {
@@ -22,7 +22,7 @@ enum Own {
     Started {
         learner: bool,
     },
-    /// Not this machine's: of one that had its address before.
+    /// The member of another machine, which had this machine's address before.
     Former {
         learner: bool,
     },
@@ -32,7 +32,7 @@ fn record(cluster_id: u64, member_id: u64) -> MemberRecord {
     MemberRecord::of(cluster_id, member_id, "own".into(), OWN_URL.into())
 }
 
-/// The member was disowned, and the cluster has confirmed its removal.
+/// The record of a disowned member whose removal the cluster has confirmed.
 fn removal_confirmed(member_id: u64) -> MemberRecord {
     record(0, member_id).removal_confirmed()
 }
@@ -109,7 +109,7 @@ fn a_voter_that_lost_its_data_is_left_to_be_repaired(#[case] data: Data, #[case]
     assert!(refusal(&observation).contains("must be removed from the cluster"), "{}", refusal(&observation));
 }
 
-/// It may have acknowledged entries before it could publish its name.
+/// The voter may have acknowledged entries before it published its name.
 #[test]
 fn a_voter_that_lost_its_data_before_it_was_known_is_not_started_again() {
     let own = Own::Unstarted { learner: VOTER };
@@ -121,7 +121,7 @@ fn a_voter_that_lost_its_data_before_it_was_known_is_not_started_again() {
     assert_eq!(join(&killed_before_its_log), JoinStep::Start(OWN));
 }
 
-/// The record shares a disk with the data: both may be lost at once, and only the epoch tells.
+/// The record is on the same disk as the data. Both may be lost together, and then only the epoch shows it.
 #[test]
 fn a_member_that_lost_its_record_too_does_not_come_back_by_itself() {
     let removed = observation(Own::Absent, LOST, DOWN, None);
@@ -134,15 +134,16 @@ fn a_member_that_lost_its_record_too_does_not_come_back_by_itself() {
     for own in [Own::Unstarted { learner: LEARNER }, Own::Started { learner: LEARNER }] {
         assert_eq!(join(&observation(own, LOST, DOWN, None)), JoinStep::RemoveOwnLearner(OWN), "{own:?}");
     }
-    // Added again by this run or by a person, after the record says what was lost.
+    // This run or a person has added the machine again, after the record says what was lost.
     for record in [record(0, 0x99), removal_confirmed(0x99)] {
         let again = observation(Own::Unstarted { learner: LEARNER }, LOST, DOWN, Some(record));
         assert_eq!(join(&again), JoinStep::Start(OWN));
     }
 }
 
-/// Killed or refused between the disowning and the removal: the member's ID is still known, its cluster is not. Who has
-/// removed it is known only where the cluster has told: somebody else has done it so that it stays out.
+/// The run was killed or refused after it disowned the member and before it removed it: the record still has the
+/// member's ID, but not its cluster. Only a confirmation by the cluster shows that this machine removed the member. If
+/// somebody else removed it, it has to stay out.
 #[rstest]
 #[case(LOST)]
 #[case(NO_DATA)]
@@ -159,14 +160,14 @@ fn a_machine_joins_again_only_where_its_own_removal_of_its_learner_was_confirmed
     }
     let JoinStep::Refuse(why) = of(Own::Absent, record(CLUSTER, OWN)) else { panic!("somebody else has removed it") };
     assert!(why.contains("it was removed"), "{why}");
-    // As a machine has it whose disk is older than this state: in doubt.
+    // A record from a version of etcdadm that did not record confirmations: its removal is in doubt.
     let older = r#"{"clusterID": "0", "memberID": "33", "name": "own", "peerURL": "https://10.0.0.3:2380"}"#;
     assert_eq!(serde_json::from_str::<MemberRecord>(older).unwrap(), record(0, OWN));
     let text = serde_json::to_string(&removal_confirmed(OWN)).unwrap();
     assert!(text.contains(r#""removalConfirmed":true"#), "{text}");
 }
 
-/// The controller removes the member that had the address, and a machine that boots before that joins after it.
+/// The controller removes the member that had the address. A machine that boots earlier waits, and then joins.
 #[rstest]
 #[case::voter(VOTER, NO_DATA, None)]
 #[case::learner(LEARNER, NO_DATA, None)]
@@ -186,7 +187,7 @@ fn an_address_that_another_member_has_is_waited_for(
     assert_eq!(join(&observation(Own::Absent, data, DOWN, record)), JoinStep::Add, "it has been removed");
 }
 
-/// Another name does not make a member of another machine: this one remembers that it was itself.
+/// Another name does not prove that the member belongs to another machine: this machine has a record of it.
 #[test]
 fn a_member_that_is_called_otherwise_by_now_is_known_by_its_record() {
     let renamed =
@@ -197,7 +198,7 @@ fn a_member_that_is_called_otherwise_by_now_is_known_by_its_record() {
     assert_eq!(renamed(LEARNER, 0), JoinStep::RemoveOwnLearner(FORMER), "it has begun to remove it");
 }
 
-/// To wait would be in vain.
+/// It would wait in vain.
 #[test]
 fn a_machine_whose_member_was_removed_waits_for_no_address() {
     for (data, record) in [(NO_DATA, Some(record(CLUSTER, OWN))), (LOST, Some(record(CLUSTER, OWN))), (LOST, None)] {
@@ -213,7 +214,7 @@ fn data_of_another_cluster_is_never_touched() {
     let mut other = observation(Own::Absent, DATA, UP, Some(record(0xdead, OWN)));
     other.local.owner = Some(owner(0xdead, OWN));
     assert!(refusal(&other).contains("member 33 of cluster dead"), "{}", refusal(&other));
-    // Without data, what is remembered of another cluster is only history.
+    // Without data, a record of another cluster does not matter any more.
     let other = observation(Own::Absent, NO_DATA, DOWN, Some(record(0xdead, OWN)));
     assert_eq!(join(&other), JoinStep::Add);
 }
@@ -285,7 +286,7 @@ fn an_interrupted_init_goes_on(
     }
 }
 
-/// A machine that was reinstalled has no memory of its own.
+/// A reinstalled machine remembers nothing.
 #[rstest]
 #[case::in_time(NO_DATA, 0, false)]
 #[case::late(NO_DATA, 1, true)]
@@ -309,7 +310,7 @@ fn a_new_cluster_is_started_in_time_only(#[case] data: Data, #[case] seconds_lat
     }
 }
 
-/// With less than all of them removed, the next run would find that there was data.
+/// If only some of these files were removed, the next run would find that there was data.
 #[test]
 fn the_way_out_of_a_lost_cluster_names_every_file() {
     let InitStep::Refuse(why) = init(&local(LOST, DOWN, Some(record(CLUSTER, OWN))), None) else { unreachable!() };
@@ -345,7 +346,7 @@ fn any_observation() -> impl Strategy<Value = (Own, Observation)> {
 }
 
 proptest! {
-    /// A member is added only by a machine that is none and has no data, and only a lost learner is removed.
+    /// Only a machine that is not a member and has no data is added, and only a lost learner is removed.
     #[test]
     fn membership_changes_only_where_it_is_safe((own, observation) in any_observation()) {
         let local = &observation.local;
@@ -377,7 +378,7 @@ proptest! {
         }
     }
 
-    /// Nothing starts that had data and has it no longer, or that has other data than it should.
+    /// A member does not start if it had data and has lost it, or if its data is not the data that it should have.
     #[test]
     fn nothing_starts_without_its_own_latest_data((own, observation) in any_observation()) {
         let local = &observation.local;
@@ -399,8 +400,8 @@ proptest! {
         }
     }
 
-    /// Carried out on a cluster and machine that do as they are told, the steps end with a started voter that runs,
-    /// from whatever state they begin, unless the first one is refused.
+    /// If the cluster and the machine carry out each step, the steps end with a started voter that runs, from any
+    /// initial state, unless the first step is refused.
     #[test]
     fn every_path_ends((_, start) in any_observation()) {
         let mut now = start;

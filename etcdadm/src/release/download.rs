@@ -1,4 +1,4 @@
-//! Downloads that are checked before anybody sees them.
+//! Downloads. A file appears only after it has been checked.
 
 use std::io::Write;
 use std::path::Path;
@@ -21,8 +21,8 @@ const FIRST_PAUSE: Duration = Duration::from_millis(if cfg!(test) { 1 } else { 1
 /// A server that sends nothing for this long is gone.
 const SILENCE: Duration = Duration::from_secs(30);
 
-/// Downloads an archive to `target`, which appears only once it is complete and checked, with its sum
-/// beside it. Proxies are those of the usual environment variables.
+/// Downloads an archive to `target`, which appears only when it is complete and checked, with its sum beside it. The
+/// usual environment variables for proxies apply.
 pub(super) async fn download(source: &Source, target: &Path, settings: &Settings) -> Result<Sha256> {
     let client = Client::builder()
         .connect_timeout(settings.download_connect_timeout)
@@ -56,7 +56,7 @@ pub(super) async fn download(source: &Source, target: &Path, settings: &Settings
 enum Failure {
     /// Trying again may help.
     Transient(anyhow::Error),
-    /// It will not.
+    /// Trying again does not help.
     Final(anyhow::Error),
 }
 
@@ -75,7 +75,7 @@ async fn once(client: &Client, source: &Source, target: &Path, given: Option<Sha
     Ok(written)
 }
 
-/// The SHA-256 that the server itself tells.
+/// The SHA-256 sum that the server itself publishes.
 async fn published(client: &Client, source: &Source) -> Result<Sha256, Failure> {
     let name = &source.name;
     let mut why = Vec::new();
@@ -97,7 +97,7 @@ async fn published(client: &Client, source: &Source) -> Result<Sha256, Failure> 
     Err(Failure::Final(anyhow!("no checksum for {name}: {why}; serve it there, or give it with --release-sha256")))
 }
 
-/// A response with a body worth reading.
+/// A successful response. Any other status is an error.
 async fn get(client: &Client, url: &str) -> Result<Response, Failure> {
     let response = client.get(url).send().await.map_err(|error| Failure::Transient(error.without_url().into()))?;
     let status = response.status();
@@ -105,7 +105,7 @@ async fn get(client: &Client, url: &str) -> Result<Response, Failure> {
         return Ok(response);
     }
     let error = anyhow!("{} answers {status}", without_credentials(url));
-    // 408 and 429 ask to come back; any other 4xx stays as it is.
+    // 408 and 429 ask for a retry. Any other 4xx is final.
     let stays = status.is_client_error() && !matches!(status.as_u16(), 408 | 429);
     Err(if stays { Failure::Final(error) } else { Failure::Transient(error) })
 }

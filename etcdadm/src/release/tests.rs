@@ -25,7 +25,7 @@ struct Fixture {
 fn fixture() -> Fixture {
     let root = tempfile::tempdir().unwrap();
     let mut settings = example();
-    // Nobody answers there: what is not in the cache is an error.
+    // No server answers there, so an archive that is not in the cache is an error.
     settings.release_url = "http://127.0.0.1:1/etcd".to_owned();
     let paths = settings.paths(root.path());
     let name = format!("{}.tar.gz", folder(&settings.version).unwrap());
@@ -78,8 +78,8 @@ async fn the_cache_is_enough_without_a_network() {
     }
 }
 
-/// Runs the script that fills machine images on the fixture's root, with a release and a mirror of etcd's releases. `sum` is
-/// what the mirror says of the archive.
+/// Runs the script that fills machine images on the fixture's root, with a release and a mirror of etcd's releases.
+/// `sum` is the archive's sum that the mirror publishes.
 fn fill_image(f: &Fixture, sum: Sha256) -> std::process::Output {
     let folder = f.root.path().join("given");
     let version = f.settings.version.to_string();
@@ -102,7 +102,7 @@ async fn what_a_machine_image_is_given_is_found_and_checked() {
     assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
     assert_eq!(obtain(&f).await.unwrap().path, f.archive);
     assert_eq!(std::fs::read(f.root.path().join("usr/local/bin/etcdadm")).unwrap(), CONTENT);
-    // The checksum has come along.
+    // The script has copied the checksum too.
     std::fs::write(&f.archive, b"changed").unwrap();
     assert!(obtain(&f).await.is_err());
 }
@@ -141,7 +141,7 @@ async fn a_download_is_checked_cached_and_not_repeated() {
     assert_eq!(std::fs::read(&f.archive).unwrap(), CONTENT, "a damaged archive is fetched again");
 }
 
-/// Builds of others do not have upstream's names.
+/// Other builds do not use upstream's names.
 #[rstest::rstest]
 #[case::its_own_sum("/etcd-linux-amd64-v3.6.16.tar.gz.sha256", "?signed=yes")]
 #[case::the_sums_beside_it("/SHA256SUMS", "")]
@@ -167,7 +167,7 @@ async fn the_release_url_may_be_that_of_an_archive(#[case] sums: &'static str, #
     obtain(&f).await.unwrap();
     assert_eq!(requests.load(Ordering::SeqCst), asked, "the cache answers");
 
-    // What the image has under upstream's name is as good.
+    // An archive that the machine image has under upstream's name is accepted too.
     std::fs::remove_file(obtained.path).unwrap();
     files::write(&f.archive, CONTENT, 0o644).unwrap();
     assert_eq!(obtain(&f).await.unwrap().path, f.archive);

@@ -1,5 +1,5 @@
-//! Members that reach each other over IPv6. Loopback has a single address of it, so one member has that, and the other one
-//! an IPv4 address.
+//! Members that reach each other over IPv6. Loopback has a single IPv6 address, so one member has that address, and the
+//! other has an IPv4 address.
 
 use std::net::{Ipv6Addr, TcpListener};
 use std::time::{Duration, Instant};
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::machine::Network;
 use crate::releases::releases;
 
-/// Whether there is IPv6 here. Waits until nobody else uses etcd's ports of its loopback address.
+/// Whether this computer has IPv6. Waits until etcd's ports are free at the IPv6 loopback address.
 async fn is_there() -> bool {
     let bound = |port: u16| TcpListener::bind((Ipv6Addr::LOCALHOST, port));
     if bound(0).is_err() {
@@ -41,7 +41,7 @@ async fn a_member_is_made_joined_and_comes_back() {
             assert!(list.contains(url), "{url} is not in the list:\n{list}");
         }
 
-        // With two voters, both are needed.
+        // With two voters, the quorum is two.
         second.asks(&["put", "x", "there"]);
         first.kill_etcd();
         second.asks(&["put", "x", "here"]);

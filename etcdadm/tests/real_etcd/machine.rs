@@ -1,5 +1,5 @@
-//! Machines side by side on loopback addresses, each below a directory of its own, with real etcd processes and an init
-//! system that does with the unit what systemd would.
+//! Machines side by side on loopback addresses, each below its own directory, with real etcd processes and an init
+//! system that treats the unit as systemd would.
 
 #![expect(clippy::disallowed_methods, reason = "the init system has threads of its own, which sleep")]
 
@@ -25,7 +25,7 @@ use crate::releases::Release;
 pub struct Network {
     all: tempfile::TempDir,
     release: Release,
-    /// Second and third number of the machines' addresses: apart from those of other tests.
+    /// The second and the third number of the machines' addresses. They differ from those of other tests.
     prefix: String,
 }
 
@@ -57,7 +57,7 @@ impl Network {
         machine
     }
 
-    /// The machine of this number, which has joined through `other`.
+    /// The machine with this number, after it has joined through `other`.
     pub async fn member(&self, number: u32, other: &Machine) -> Machine {
         let machine = self.machine(number).with_authority_of(other);
         machine.join(&[other]).await.unwrap();
@@ -68,18 +68,18 @@ impl Network {
 /// What the init system knows of etcd's service.
 #[derive(Default)]
 struct State {
-    /// Whether it is to run.
+    /// Whether the service should run.
     wanted: bool,
-    /// Whether somebody looks after it.
+    /// Whether a thread supervises it.
     supervised: bool,
     main: Option<u32>,
-    /// How the main process ended last.
+    /// The exit status of the last main process.
     last_exit: Option<i32>,
     starts: u32,
 }
 
-/// Runs etcd.service as systemd does: `ExecStart` with `EnvironmentFile`, `ExecStopPost` after every end, and another
-/// start unless it was stopped or `RestartPreventExitStatus` says no.
+/// Runs etcd.service as systemd does: it runs `ExecStart` with `EnvironmentFile`, runs `ExecStopPost` after every end,
+/// and restarts the service unless it was stopped or `RestartPreventExitStatus` forbids it.
 #[derive(Clone)]
 pub struct Service {
     unit: PathBuf,
@@ -178,10 +178,10 @@ impl InitSystem for Service {
 
 pub struct Machine {
     pub root: PathBuf,
-    /// As it stands in URLs: of IPv6 in brackets.
+    /// As in URLs: an IPv6 address has brackets.
     pub address: String,
     name: String,
-    /// What the command line has beside name and address.
+    /// The flags on the command line beside name and address.
     pub flags: Vec<String>,
     pub service: Service,
     release: Release,
@@ -208,24 +208,25 @@ impl Machine {
         self
     }
 
-    /// From now on this is its name: it stands for another machine that was given its address.
+    /// Gives the machine a new name: from now on it stands for another machine that has got its address.
     pub fn is_called(&mut self, name: &str) {
         name.clone_into(&mut self.name);
     }
 
-    /// From now on this is the version that its etcd says it is, and that is asked for. It still runs the same program.
+    /// Changes the version that its etcd reports, and that etcdadm is asked for. The machine still runs the same
+    /// program.
     pub fn says_it_is(&mut self, version: &str) {
         let real = self.release.programs.join("etcd");
         self.etcd_is(version, &format!("exec {} \"$@\"", real.display()));
         version.clone_into(&mut self.flags[1]);
     }
 
-    /// From now on its etcd only says its version.
+    /// Makes its etcd report its version and do nothing else.
     pub fn etcd_ends_at_once(&self) {
         self.etcd_is(&self.release.version, "exit 1");
     }
 
-    /// From now on its etcd speaks TLS 1.2, the last version that has a choice of cipher suites, and no later one.
+    /// Limits its etcd to TLS 1.2, the last version in which cipher suites can be chosen.
     pub fn speaks_tls_1_2(&self) {
         let real = self.release.programs.join("etcd");
         let otherwise = format!("export ETCD_TLS_MAX_VERSION=TLS1.2\nexec {} \"$@\"", real.display());
@@ -235,12 +236,13 @@ impl Machine {
     fn etcd_is(&self, version: &str, otherwise: &str) {
         let program = self.paths().program("etcd");
         let text = format!("#!/bin/sh\n[ \"$*\" != --version ] || exec echo etcd Version: {version}\n{otherwise}\n");
-        // Written by another process: with a descriptor of this one, a test that forks meanwhile would keep it busy.
+        // Another process writes it: if this process opened the file, a test that forks meanwhile would keep the file
+        // busy.
         let write = ["-c", "printf %s \"$1\" >\"$0.new\" && chmod 755 \"$0.new\" && mv \"$0.new\" \"$0\""];
         assert!(Command::new("/bin/sh").args(write).arg(program).arg(text).status().unwrap().success());
     }
 
-    /// As `etcdctl member add --learner` for the machine `other`; the learner's ID in hexadecimal.
+    /// Does `etcdctl member add --learner` for the machine `other`. Returns the learner's ID in hexadecimal.
     pub fn adds_learner(&self, other: &Self) -> String {
         let url = format!("--peer-urls=https://{}:2380", other.address);
         let told = self.asks(&["member", "add", &other.name, "--learner", &url, "-w", "json"]);
@@ -252,7 +254,7 @@ impl Machine {
         self.asked_for().unwrap()
     }
 
-    /// What a run of the program is asked for, with what earlier ones have left.
+    /// The settings of a run of the program, including those that earlier runs have left.
     pub fn asked_for(&self) -> anyhow::Result<Settings> {
         let address = self.address.trim_matches(['[', ']']);
         let own = ["etcdadm", "init", "--bind-address", address, "--name", &self.name, "--timeout", "60s"];
@@ -266,7 +268,7 @@ impl Machine {
         self.paths.as_ref().unwrap()
     }
 
-    /// What a run of the program starts from.
+    /// The node that a run of the program starts from.
     pub fn node(&self) -> Node {
         etcdadm::set_up_tls();
         let now = time::OffsetDateTime::now_utc();
@@ -277,7 +279,7 @@ impl Machine {
         etcdadm::init(&self.node(), None).await
     }
 
-    /// With a deadline as far from now.
+    /// `init` with a deadline this far from now.
     pub async fn init_until(&self, from_now: time::Duration) -> anyhow::Result<()> {
         etcdadm::init(&self.node(), Some(time::OffsetDateTime::now_utc() + from_now)).await
     }
@@ -286,7 +288,7 @@ impl Machine {
         self.join_as(through, None, true).await
     }
 
-    /// With the ID of the cluster, and trying again or not.
+    /// `join` with the ID of the cluster, with or without retries.
     pub async fn join_as(&self, through: &[&Self], cluster_id: Option<u64>, retry: bool) -> anyhow::Result<()> {
         let endpoints: Vec<_> = through.iter().map(|m| format!("https://{}", m.address).parse().unwrap()).collect();
         etcdadm::join(&self.node(), &Wanted { endpoints: &endpoints, cluster_id, retry }).await
@@ -309,19 +311,19 @@ impl Machine {
         self.service.stop_now(rustix::process::Signal::TERM);
     }
 
-    /// Kills etcd with SIGKILL; it is started again.
+    /// Kills etcd with SIGKILL. The service restarts it.
     pub fn kill_etcd(&self) {
         self.service.signal(rustix::process::Signal::KILL);
     }
 
-    /// Loses everything in the data directory while the machine is off, which nobody told etcd of.
+    /// Loses all that is in the data directory while the machine is off, without any notice to etcd.
     pub fn lose_disk(&self) {
         self.power_off();
         fs::remove_dir_all(self.paths().data_dir()).unwrap();
         fs::create_dir(self.paths().data_dir()).unwrap();
     }
 
-    /// Gets new, empty disks and is installed again, from the same user-data: it has its programs and the CA.
+    /// Gets new, empty disks and is installed again from the same user data: it has its programs and the CA.
     pub fn is_reinstalled(&self) {
         self.power_off();
         for directory in ["var", "etc/systemd"] {
@@ -335,13 +337,13 @@ impl Machine {
         }
     }
 
-    /// Loses the disk with the data and what etcdadm remembers: all of `/var`.
+    /// Loses all of `/var`: the disk with the data and with the records of etcdadm.
     pub fn lose_var(&self) {
         self.power_off();
         fs::remove_dir_all(self.root.join("var")).unwrap();
     }
 
-    /// Ends all without a word, `ExecStopPost` included.
+    /// Kills everything without notice. Not even `ExecStopPost` runs.
     pub fn power_off(&self) {
         let stopped = self.paths().guard().with_extension("off");
         fs::rename(self.paths().guard(), &stopped).unwrap();
@@ -351,7 +353,7 @@ impl Machine {
         fs::rename(stopped, self.paths().guard()).unwrap();
     }
 
-    /// Waits until a start was refused, and answers what is told of it.
+    /// Waits until a start is refused, and returns the reported reason.
     pub fn refusal(&self) -> String {
         let begin = Instant::now();
         while self.service.state.lock().unwrap().supervised {
@@ -376,7 +378,7 @@ impl Machine {
         Command::new(self.paths().etcdctl_wrapper()).arg(endpoint).args(args).output().unwrap()
     }
 
-    /// Whether etcd takes a value of one MiB.
+    /// Whether etcd accepts a value of 1 MiB.
     pub fn puts_a_megabyte(&self, key: &str) -> bool {
         let value = self.root.join("value");
         fs::write(&value, vec![b'x'; 1024 * 1024]).unwrap();
@@ -386,7 +388,7 @@ impl Machine {
         etcdctl.output().unwrap().status.success()
     }
 
-    /// What etcdctl prints; it must succeed, at the latest after some seconds.
+    /// The output of etcdctl, which must succeed within some seconds.
     pub fn asks(&self, args: &[&str]) -> String {
         let begin = Instant::now();
         loop {
@@ -399,7 +401,7 @@ impl Machine {
         }
     }
 
-    /// Name of every member, with `(learner)` where it is one, sorted.
+    /// The name of every member, sorted. Learners have `(learner)` after the name.
     pub fn members(&self) -> Vec<String> {
         let document: serde_json::Value = serde_json::from_str(&self.asks(&["member", "list", "-w", "json"])).unwrap();
         let mut members: Vec<String> = document["members"]
@@ -415,14 +417,14 @@ impl Machine {
         members
     }
 
-    /// The member's ID in hexadecimal, as recorded.
+    /// The member's ID in hexadecimal, from the record.
     pub fn id(&self) -> String {
         let record: serde_json::Value =
             serde_json::from_slice(&fs::read(self.paths().member_record()).unwrap()).unwrap();
         record["memberID"].as_str().unwrap().to_owned()
     }
 
-    /// Forgets the member as the messages say, to join as a new one.
+    /// Makes the machine forget the member, as the messages say, so that it can join as a new one.
     pub fn forget(&self) {
         fs::remove_file(self.paths().outer_epoch()).unwrap();
         let _ = fs::remove_file(self.paths().member_record());

@@ -1,5 +1,5 @@
 //! `init` and `join` with real etcd processes on loopback addresses of this computer: with the default version of etcd,
-//! and with `E2E_FULL` with every minor version. The first test runs with all that the project's cache has in any case.
+//! or with `E2E_FULL` with every minor version. The first test always runs with all versions in the project's cache.
 
 mod ipv6;
 mod machine;
@@ -23,7 +23,7 @@ async fn members_come_join_are_interrupted_and_come_back() {
         let network = Network::new(&release);
         let first = network.machine(1);
 
-        // Given up at more and more points.
+        // The run is interrupted at later and later points.
         for step in 0..8 {
             let _ = tokio::time::timeout(Duration::from_millis(step * 40), first.init()).await;
         }
@@ -41,7 +41,7 @@ async fn members_come_join_are_interrupted_and_come_back() {
         second.join(&[&first]).await.unwrap();
         assert_eq!(first.members(), names(2));
 
-        // Two want to join at once, one of them through a member that is not there.
+        // Two machines join at the same time, one of them through a member that does not exist.
         let third = network.machine(3).with_authority_of(&first);
         let fourth = network.machine(4).with_authority_of(&first);
         let (through_first, through_second) = ([&fourth, &first], [&third, &second]);
@@ -59,7 +59,8 @@ async fn members_come_join_are_interrupted_and_come_back() {
     }
 }
 
-/// They meet each other when they are added, when they start with a list that is old by then, and when they are promoted.
+/// The machines compete when they are added, when they start with a list that is outdated by then, and when they are
+/// promoted.
 #[tokio::test(flavor = "multi_thread")]
 async fn machines_join_side_by_side() {
     for release in releases().into_iter().filter(|release| !release.version.starts_with("3.5.")) {
@@ -118,10 +119,10 @@ async fn a_lost_disk_never_starts_an_empty_cluster() {
         assert_eq!(fs::read_dir(only.paths().data_dir()).unwrap().count(), 0, "nothing was made");
         let message = only.init().await.unwrap_err().to_string();
         assert!(message.contains("another, empty cluster"), "{message}");
-        // Where somebody goes round the guard, etcd itself does not start.
+        // Even if somebody bypasses the guard, etcd itself does not start.
         assert!(only.etcd_without_guard().is_some_and(|code| code != 0), "etcd {} starts", release.version);
 
-        // The disk is found again: lost power, so the copy of the running member is as good as the last state.
+        // The disk is back. The machine had lost power, so the copy of the running member is as good as its last state.
         only.put_data(&copy);
         only.init().await.unwrap();
         assert_eq!(only.asks(&["get", "x", "--print-value-only"]), "here\n");
@@ -133,7 +134,7 @@ async fn a_disk_lost_right_after_the_first_start_is_missed_too() {
     for release in releases() {
         let network = Network::new(&release);
         let only = network.machine(1);
-        // Killed as soon as etcd has its log, before etcd.env says so.
+        // The machine is killed as soon as etcd has its log, before etcd.env says so.
         let log = only.paths().wal_dir();
         let begun = async {
             while !log.is_dir() {
@@ -188,7 +189,8 @@ async fn a_copy_of_the_data_from_before_the_last_stop_never_votes() {
     }
 }
 
-/// Of two copies of a stopped member's data, the older one is refused, and with the latest one nothing is lost.
+/// Given two copies of a stopped member's data, the guard refuses the older one, and with the latest one nothing is
+/// lost.
 async fn only_the_latest_starts(only: &Machine, older: &Path, latest: &Path) {
     only.put_data(older);
     only.start();
@@ -247,7 +249,7 @@ async fn a_first_machine_that_is_reinstalled_does_not_start_an_empty_cluster() {
         assert!(!first.paths().data_dir().exists() && !first.paths().unit().exists(), "nothing was made");
         assert_eq!(second.members(), names(3));
 
-        // What the message says to do.
+        // This is what the message says to do.
         second.asks(&["member", "remove", &id]);
         first.join(&[&second]).await.unwrap();
         assert_eq!(second.members(), names(3));
@@ -283,7 +285,7 @@ async fn a_machine_waits_until_the_member_that_had_its_address_is_removed() {
     }
 }
 
-/// The record of the membership lies on the disk that is lost, and `/etc` does not.
+/// The record of the membership is on the lost disk, but `/etc` is not.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_member_that_lost_its_record_too_does_not_come_back_by_itself() {
     for release in releases() {
@@ -321,7 +323,7 @@ async fn a_member_whose_settings_are_gone_is_found_where_its_data_is() {
         first.init().await.unwrap();
         let mut second = network.machine(2).with(&["--data-dir", "/mnt/etcd"]).with(&limit).with_authority_of(&first);
         second.join(&[&first]).await.unwrap();
-        // Whether it is a member still is asked of the others, which need a quorum without it.
+        // Only the other members can say whether it still is a member, and they need a quorum without it.
         let third = network.machine(3).with(&limit).with_authority_of(&first);
         third.join(&[&first]).await.unwrap();
         second.stop();
@@ -354,7 +356,7 @@ async fn a_cluster_that_is_out_of_space_takes_a_member() {
         let second = network.machine(2).with(&quota).with_authority_of(&first);
         second.join(&[&first]).await.unwrap();
         assert_eq!(first.members(), names(2));
-        // A further run without the flag keeps it.
+        // Another run without the flag keeps the setting.
         first.stop();
         first.flags.truncate(2);
         first.init().await.unwrap();
@@ -370,7 +372,7 @@ async fn a_member_that_cannot_start_with_what_it_was_told_is_told_again() {
         let first = network.machine(1);
         first.init().await.unwrap();
         let second = network.machine(2).with_authority_of(&first);
-        // Added and started, then the cluster changed before etcd could look at it.
+        // The member was added and started, and then the cluster changed before etcd could read its members.
         while second.join(&[&first]).await.is_err() {}
         first.asks(&["member", "remove", &second.id()]);
         second.stop();
@@ -389,7 +391,7 @@ async fn a_member_that_cannot_start_with_what_it_was_told_is_told_again() {
     }
 }
 
-/// Versions before 3.5.20 lose a promotion (etcd#19557, #20793), whoever has added the learner and whenever.
+/// Versions before 3.5.20 lose a promotion (etcd#19557, #20793), no matter who added the learner, and when.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_learner_is_neither_started_nor_promoted_by_a_version_that_is_too_old() {
     for release in releases() {
@@ -418,7 +420,8 @@ async fn a_learner_is_neither_started_nor_promoted_by_a_version_that_is_too_old(
     }
 }
 
-/// etcd promotes a learner by what it has acknowledged, whether it runs or not: the one voter would be without a quorum.
+/// etcd promotes a learner by what it has acknowledged, even if it does not run. Then the only other voter would have
+/// no quorum.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_learner_that_does_not_run_is_not_promoted() {
     for release in releases() {
@@ -442,7 +445,7 @@ async fn a_learner_that_does_not_run_is_not_promoted() {
     }
 }
 
-/// Lets machine 2 join, and interrupts it when it has started and is not promoted yet. Answers the members.
+/// Lets machine 2 join, and interrupts it when it has started but is not promoted yet. Returns the members.
 async fn becomes_learner(second: &Machine, first: &Machine) -> [String; 2] {
     let log = second.paths().wal_dir();
     let begun = async {

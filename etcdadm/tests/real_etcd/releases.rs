@@ -1,4 +1,4 @@
-//! The versions of etcd that there are on this computer to test with.
+//! The versions of etcd on this computer that tests can use.
 
 use std::fs;
 use std::path::PathBuf;
@@ -13,13 +13,13 @@ pub struct Release {
     pub programs: PathBuf,
 }
 
-/// Names one more etcd.
+/// The variable that names one more etcd.
 const NAMED: &str = "ETCDADM_TEST_ETCD";
-/// Minor versions that have to be there with `E2E_FULL`.
+/// Minor versions that `E2E_FULL` requires.
 const MINORS: [&str; 3] = ["3.5.", "3.6.", "3.7."];
 
-/// The etcd of [`all_releases`] that etcdadm installs by default, if it is among them; all of them with `E2E_FULL`, or
-/// with one that is named. Every test takes as long again with each.
+/// Only the version that etcdadm installs by default; all of [`all_releases`] if the default version is not among them,
+/// with `E2E_FULL`, or if `ETCDADM_TEST_ETCD` names one. Each further version makes every test take as long again.
 pub fn releases() -> Vec<Release> {
     let all = all_releases();
     if ["E2E_FULL", NAMED].iter().any(|asks| std::env::var_os(asks).is_some()) {
@@ -29,8 +29,8 @@ pub fn releases() -> Vec<Release> {
     if default.is_empty() { all } else { default }
 }
 
-/// Of each minor version the newest etcd that the project's cache has, and that of `ETCDADM_TEST_ETCD`: a directory
-/// with etcd and etcdctl. Without any, tests fail.
+/// For each minor version the newest etcd in the project's cache, and the etcd of `ETCDADM_TEST_ETCD`, which is a
+/// directory with etcd and etcdctl. If there is none, tests fail.
 pub fn all_releases() -> Vec<Release> {
     let home = || PathBuf::from(std::env::var_os("HOME").unwrap_or_default()).join(".cache");
     let cache = std::env::var_os("XDG_CACHE_HOME").filter(|set| !set.is_empty()).map_or_else(home, PathBuf::from);
@@ -58,7 +58,7 @@ pub fn all_releases() -> Vec<Release> {
     found
 }
 
-/// What is in a directory, if etcd and etcdctl are.
+/// The release in a directory, if it has etcd and etcdctl.
 fn release(programs: PathBuf) -> Option<Release> {
     let is_there = |name: &str| programs.join(name).is_file();
     if !(is_there("etcd") && is_there("etcdctl")) {

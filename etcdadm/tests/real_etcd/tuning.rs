@@ -1,18 +1,18 @@
-//! What a user sets arrives in etcd, whatever its version, and stays when etcdadm is run again without it.
+//! A user's settings arrive in etcd, whatever its version, and stay when etcdadm runs again without them.
 
 use serde_json::{Value, json};
 
 use crate::machine::{Machine, Network};
 use crate::releases::releases;
 
-/// The line of etcd's log that says what it was started with.
+/// The line of etcd's log that lists its settings at the start.
 const STARTING: &str = "starting an etcd server";
 
 fn metrics_url(machine: &Machine) -> String {
     format!("http://{}:2381", machine.address)
 }
 
-/// With each of the settings that have rules of their own, and one more flag.
+/// Each setting that has rules of its own, and one more flag.
 fn tuned(machine: Machine) -> Machine {
     let metrics = format!("listen-metrics-urls={}", metrics_url(&machine));
     let flags = [
@@ -28,7 +28,7 @@ fn tuned(machine: Machine) -> Machine {
     flags.into_iter().fold(machine, |machine, flag| machine.with(&["--etcd-flag", flag]))
 }
 
-/// The same in etcd's own words. None of it is a default.
+/// The same settings as etcd logs them. None of them is a default.
 fn in_the_log(machine: &Machine) -> Value {
     json!({
         "quota-backend-bytes": 67_108_864,
@@ -42,7 +42,7 @@ fn in_the_log(machine: &Machine) -> Value {
     })
 }
 
-/// Checks what etcd was started with, each time, and answers how often that was.
+/// Checks the settings of each start of etcd, and returns the number of starts.
 fn starts_as_tuned(machine: &Machine) -> usize {
     let (log, wanted) = (machine.log(), in_the_log(machine));
     let starts: Vec<&str> = log.lines().filter(|line| line.contains(STARTING)).collect();
@@ -68,7 +68,7 @@ async fn what_is_set_arrives_in_etcd_and_stays() {
         first.init().await.unwrap();
         let mut second = tuned(network.machine(2)).with_authority_of(&first);
         second.join(&[&first]).await.unwrap();
-        // With a third one, any of them may be away.
+        // With a third member, any one of them may be down.
         let third = tuned(network.machine(3)).with_authority_of(&first);
         third.join(&[&first]).await.unwrap();
         for member in [&first, &second, &third] {
@@ -92,7 +92,8 @@ async fn what_is_set_arrives_in_etcd_and_stays() {
     }
 }
 
-/// Members' certificates have ECDSA keys. With the suites of the list alone, nobody could connect by TLS 1.2.
+/// The certificates of members have ECDSA keys. With only the listed suites, no connection with TLS 1.2 would be
+/// possible.
 #[tokio::test(flavor = "multi_thread")]
 async fn members_with_cipher_suites_for_rsa_only_serve_and_find_each_other() {
     let suites = "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384";

@@ -1,4 +1,4 @@
-//! Members that say what a test has them say, over TLS and HTTP/2: real ones cannot be made to change places between
+//! Members that give the answers that a test chooses, over TLS and HTTP/2: real members cannot change places between
 //! two requests.
 
 use std::io::{self, Read, Write};
@@ -15,7 +15,7 @@ use crate::pki::authority::Authority;
 
 const OURS: u64 = 0xc1;
 const STRANGERS: u64 = 0xc2;
-/// The member that is asked, added or changed.
+/// The member that is asked about, added or changed.
 const ID: u64 = 0x44;
 const ANOTHER: u64 = 0x45;
 
@@ -41,7 +41,7 @@ struct Status {
     storage_version: String,
 }
 
-/// `MemberAddResponse`, and the header alone those to a promotion and a removal.
+/// `MemberAddResponse`. With the header alone, it is also the answer to a promotion and to a removal.
 #[derive(Clone, PartialEq, Message)]
 struct Changed {
     #[prost(message, optional, tag = "1")]
@@ -71,10 +71,10 @@ fn changed(cluster_id: u64, added: Option<u64>) -> Vec<u8> {
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
 const SETTINGS: u8 = 4;
-/// Of data and headers that they are the last ones; of settings that they are an acknowledgement.
+/// On data and headers: they are the last ones. On settings: they are an acknowledgement.
 const END: u8 = 1;
 const END_OF_HEADERS: u8 = 4;
-/// Before a message of gRPC: that it is not compressed, and its length in four bytes.
+/// What precedes a gRPC message: a byte that says that it is not compressed, and its length in four bytes.
 const PREFIX: usize = 5;
 
 fn frame(kind: u8, flags: u8, stream: [u8; 4], payload: &[u8]) -> Vec<u8> {
@@ -84,7 +84,7 @@ fn frame(kind: u8, flags: u8, stream: [u8; 4], payload: &[u8]) -> Vec<u8> {
 
 fn answer(stream: [u8; 4], message: &[u8]) -> Vec<u8> {
     let length = u32::try_from(message.len()).unwrap().to_be_bytes();
-    // Status 200 and content type by their numbers in HTTP/2's table; the gRPC status by its name.
+    // Status 200 and the content type by their indices in HTTP/2's static table; the gRPC status by its name.
     let head = [&[0x88, 0x0f, 0x10, 16][..], b"application/grpc"].concat();
     let trailer = [&[0, 11][..], b"grpc-status", &[1], b"0"].concat();
     [
@@ -95,7 +95,8 @@ fn answer(stream: [u8; 4], message: &[u8]) -> Vec<u8> {
     .concat()
 }
 
-/// Answers one request after the other with these messages, and tells what each asked; then it closes the connection.
+/// Answers the requests one by one with these messages, and reports what each request asked. Then closes the
+/// connection.
 fn talk(mut stream: impl Read + Write, answers: &[Vec<u8>], asked: &Sender<Vec<u8>>) -> io::Result<()> {
     let mut answers = answers.iter();
     stream.read_exact(&mut [0; b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".len()])?;
@@ -114,7 +115,7 @@ fn talk(mut stream: impl Read + Write, answers: &[Vec<u8>], asked: &Sender<Vec<u
             _ => {}
         }
         if kind == DATA && flags & END != 0 {
-            // Not every test wants to know.
+            // Not every test keeps the receiver.
             let _ = asked.send(request.split_off(PREFIX));
             request.clear();
             let Some(message) = answers.next() else { return Ok(()) };
@@ -123,7 +124,7 @@ fn talk(mut stream: impl Read + Write, answers: &[Vec<u8>], asked: &Sender<Vec<u
     }
 }
 
-/// A member that gives these answers. Answers where it is, and the messages that it is sent.
+/// A member that gives these answers. Returns its endpoint, and the messages that it receives.
 fn member_that_says(authority: &Authority, answers: Vec<Vec<u8>>) -> (Endpoint, Receiver<Vec<u8>>) {
     let tls = tls(&issued(authority, GOOD), authority);
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
@@ -144,7 +145,7 @@ fn cluster(authority: &Authority, endpoints: Vec<Endpoint>) -> Cluster {
     Cluster::new(endpoints, authority.bundle_pem.clone(), certificate, key)
 }
 
-/// The cluster behind a member that gives these answers, and the messages that are sent to it.
+/// The cluster behind a member that gives these answers, and the messages that the member receives.
 fn behind(answers: Vec<Vec<u8>>) -> (Cluster, Receiver<Vec<u8>>) {
     let authority = authority();
     let (endpoint, asked) = member_that_says(&authority, answers);
@@ -159,7 +160,8 @@ fn as_member(id: u64, message: &[u8]) -> bool {
     OfMember::decode(message) == Ok(OfMember { id })
 }
 
-/// It may pass, and says which cluster answered and which one was meant.
+/// Checks that the failure is transient and names both the cluster that answered and the expected one. Returns the
+/// text.
 #[track_caller]
 fn names_both(failure: &Failure) -> &str {
     let Failure::Transient(why) = failure else { panic!("{failure:?}") };
@@ -167,7 +169,7 @@ fn names_both(failure: &Failure) -> &str {
     why
 }
 
-/// A version that is believed decides whether this machine's learner may be promoted.
+/// If such a version were believed, it would decide whether this machine's learner may be promoted.
 #[rstest]
 #[case::of_another_cluster(STRANGERS, ID)]
 #[case::another_member(OURS, ANOTHER)]
@@ -190,7 +192,7 @@ async fn a_version_counts_only_from_the_member_that_is_asked(#[case] cluster_id:
     assert_eq!(told, Some(("3.5.15".to_owned(), "3.6.0".to_owned())), "at its next URL");
 }
 
-/// One that is behind would have a learner promoted that is far from what the cluster has.
+/// If a cluster that is behind were believed, a learner that lacks most of the data would be promoted.
 #[tokio::test]
 async fn only_the_listed_cluster_tells_how_far_it_is() {
     let (mut cluster, _) = behind(vec![status(OURS, ID, "3.6.16"), status(STRANGERS, ID, "3.6.16")]);
@@ -238,7 +240,8 @@ async fn a_removal_counts_only_in_the_listed_cluster() {
     assert!(asked.try_iter().all(|message| as_member(ID, &message)));
 }
 
-/// etcd does not answer a change that raft has dropped. One that is only slow must not be given up each time before it is made.
+/// etcd does not answer a change that raft has dropped. But a change that is only slow must not be given up every time
+/// before it is done.
 #[test]
 fn a_change_is_waited_for_as_long_as_before_or_longer() {
     let [short, long] = [10, 4_000].map(Duration::from_millis);

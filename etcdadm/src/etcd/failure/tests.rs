@@ -1,4 +1,4 @@
-//! What goes wrong with TLS comes from real handshakes, through the client library: its texts and types are not ours.
+//! TLS failures come from real handshakes through the client library, because its texts and types are not ours.
 
 use std::net::{IpAddr, Ipv4Addr, Shutdown, TcpListener};
 use std::sync::Arc;
@@ -32,7 +32,7 @@ fn etcds_words_decide(#[case] code: i32, #[case] message: &str, #[case] expected
     assert_eq!(Failure::classify(code, message, message, None), expected);
 }
 
-/// An authority that has been there for longer than a leaf is good.
+/// An authority that is older than the lifetime of a leaf.
 pub(in crate::etcd) fn authority() -> Authority {
     crate::set_up_tls();
     let root = tempfile::tempdir().unwrap();
@@ -40,7 +40,7 @@ pub(in crate::etcd) fn authority() -> Authority {
     Authority::create(&example().paths(root.path()), long_ago).unwrap()
 }
 
-/// A leaf for loopback addresses, issued so many days from now.
+/// A leaf for loopback addresses, issued this many days from now.
 pub(in crate::etcd) fn issued(authority: &Authority, days: i64) -> Issued {
     let sans = vec![San::Ip(IpAddr::from(Ipv4Addr::LOCALHOST))];
     let leaf = Leaf { common_name: "m1".to_owned(), organization: None, sans, server: true };
@@ -60,7 +60,7 @@ pub(in crate::etcd) fn tls(shown: &Issued, trusted: &Authority) -> Arc<ServerCon
     Arc::new(config)
 }
 
-/// Shakes hands with one client.
+/// Does the handshake with one client.
 fn serve(shown: &Issued, trusted: &Authority) -> Endpoint {
     let config = tls(shown, trusted);
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
@@ -68,7 +68,8 @@ fn serve(shown: &Issued, trusted: &Authority) -> Endpoint {
     std::thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
         let mut connection = ServerConnection::new(config).unwrap();
-        // It fails on one of the two sides. Closed before everything is read, the alert could be lost on its way.
+        // The handshake fails on one of the two sides. Closing the connection before everything is read could lose the
+        // alert.
         while connection.is_handshaking() && connection.complete_io(&mut stream).is_ok() {}
         let _ = stream.shutdown(Shutdown::Write);
         let _ = std::io::copy(&mut stream, &mut std::io::sink());
@@ -76,7 +77,7 @@ fn serve(shown: &Issued, trusted: &Authority) -> Endpoint {
     Endpoint::at(Ipv4Addr::LOCALHOST.into(), port)
 }
 
-/// What a request fails with where the server shows one leaf and the client another.
+/// The failure of a request if the server shows one leaf and the client another.
 async fn failure(of: &Authority, server: &Issued, client: &Issued, trusted: &Authority) -> Failure {
     let endpoint = serve(server, of);
     let client = (client.cert.pem(), client.signing_key.serialize_pem());
