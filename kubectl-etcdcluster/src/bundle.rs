@@ -1,4 +1,4 @@
-//! The files of a report for a bug: what was read, without what is secret. Pure.
+//! The files of a bug report: all that was read, without secrets. Pure.
 
 mod archive;
 mod guide;
@@ -21,7 +21,7 @@ use std::collections::BTreeSet;
 pub struct Material {
     /// The EtcdCluster with its Machines.
     pub snapshot: Snapshot,
-    /// Every object that is shown whole but for what is secret.
+    /// The objects that the report shows completely, except for secrets.
     pub objects: Vec<Value>,
     /// Secrets without their data.
     pub secrets: Vec<SecretSummary>,
@@ -29,13 +29,13 @@ pub struct Material {
     pub events: Vec<Event>,
     /// Logs of managers.
     pub logs: Vec<Log>,
-    /// What runs in which version.
+    /// The versions of all that runs.
     pub versions: Versions,
     /// What could not be read, and why.
     pub unread: Vec<String>,
 }
 
-/// What runs in which version.
+/// The versions of all that runs.
 #[derive(Clone, Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Versions {
@@ -58,7 +58,7 @@ pub struct Log {
     pub namespace: String,
     /// Its name.
     pub pod: String,
-    /// Of the container before the last restart.
+    /// Whether it is the log of the container before its last restart.
     pub previous: bool,
     /// Its lines.
     pub text: String,
@@ -80,7 +80,7 @@ pub fn files(material: &Material) -> Vec<File> {
         file("README.md", guide::guide(material)),
         file("status.txt", summary(material)),
         file("versions.yaml", yaml(&material.versions)),
-        // Nothing secret has ever been in it, and the names of values would look as if it had.
+        // It never contained a secret, and redaction by the names of values would suggest that it did.
         file("secrets.yaml", plain(&material.secrets)),
     ];
     let mut taken = BTreeSet::new();
@@ -98,7 +98,7 @@ pub fn files(material: &Material) -> Vec<File> {
     files
 }
 
-/// What the commands `status` and `why` print, with all events.
+/// The output of the commands `status` and `why`, with all events.
 fn summary(material: &Material) -> String {
     let snapshot = &material.snapshot;
     let report = crate::report::Report::new(snapshot);

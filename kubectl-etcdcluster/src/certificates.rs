@@ -4,23 +4,23 @@ use k8s_openapi::jiff::Timestamp;
 use serde::Serialize;
 use x509_parser::pem::Pem;
 
-/// What a certificate says of itself.
+/// The public content of a certificate.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Certificate {
-    /// Whom it is for.
+    /// Its holder.
     pub subject: String,
-    /// Who has signed it.
+    /// Its issuer.
     pub issuer: String,
-    /// From when on it is valid.
+    /// The start of its validity.
     pub not_before: Timestamp,
-    /// Until when it is valid.
+    /// The end of its validity.
     pub not_after: Timestamp,
-    /// It may sign others.
+    /// Whether it may sign other certificates.
     pub ca: bool,
 }
 
-/// The certificates of a PEM file; none where there are none. What cannot be read is passed over.
+/// The certificates in a PEM file, if any. Blocks that cannot be parsed are skipped.
 #[must_use]
 pub fn certificates(pem: &[u8]) -> Vec<Certificate> {
     let blocks = Pem::iter_from_buffer(pem).filter_map(Result::ok).filter(|block| block.label == "CERTIFICATE");

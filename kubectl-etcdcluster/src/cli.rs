@@ -50,10 +50,10 @@ pub enum Command {
 }
 
 impl Cli {
-    /// Does it.
+    /// Runs the command.
     ///
     /// # Errors
-    /// With what went wrong, for people.
+    /// They say what went wrong, in words for users.
     pub async fn run(self) -> Result<ExitCode> {
         match self.command {
             Command::Status(arguments) => status::run(arguments, &self.options).await,
@@ -110,7 +110,7 @@ mod tests {
         insta::assert_snapshot!(all.join("\n"));
     }
 
-    /// The command lines of this program that stand in blocks of the documentation.
+    /// The command lines of this program in the code blocks of the documentation.
     fn documented() -> Vec<String> {
         let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
         let pages = ["docs", "docs/tasks"].map(|folder| std::fs::read_dir(root.join(folder)).unwrap());

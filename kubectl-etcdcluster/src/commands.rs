@@ -16,7 +16,7 @@ use anyhow::Context;
 use std::io::{ErrorKind, Read, Write, stdin, stdout};
 use std::path::Path;
 
-/// Prints lines. A reader that goes away, as `head` does, is not an error.
+/// Prints lines. It is not an error if the reader closes the pipe, as `head` does.
 ///
 /// # Errors
 /// When they cannot be written.

@@ -21,7 +21,7 @@ pub struct Options {
     pub namespace: Option<String>,
 }
 
-/// A client, and the namespace that is meant where none is named.
+/// A client, and the namespace to use if none is given.
 #[derive(Clone)]
 pub struct Connection {
     /// The client.
@@ -52,7 +52,7 @@ impl Options {
         }
         match Config::from_kubeconfig(&options).await {
             Ok(config) => Ok(config),
-            // As kubectl does in a Pod.
+            // kubectl does the same in a Pod.
             Err(error) if self.context.is_none() => Config::incluster().map_err(|_| error).context(NO_KUBECONFIG),
             Err(error) => Err(error).context(NO_KUBECONFIG),
         }

@@ -1,6 +1,6 @@
-//! Asks the ports of etcd's members from this computer: whether they are open, and until when the certificate is valid
-//! that each shows. Nothing is sent but what opens a TLS connection, without a client certificate. With one,
-//! members tell more.
+//! Connects from this computer to the ports of etcd's members, to see whether they are open, and when the certificate
+//! that each presents expires. Nothing is sent except for the TLS handshake, without a client certificate. To a client
+//! certificate, members report more.
 
 mod metrics;
 
@@ -21,14 +21,15 @@ use x509_parser::prelude::{FromDer as _, X509Certificate};
 /// Limit for the connection, and for each answer after that.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What came of asking one port of a member.
+/// The result for one port of a member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dialed {
     /// Name of the member.
     pub member: String,
     /// Host and port, as in a URL.
     pub address: String,
-    /// When the certificate expires that it shows; nothing if it shows none. `Err`: why it cannot be reached.
+    /// When the presented certificate expires; nothing if the port presents none. `Err`: why the port cannot be
+    /// reached.
     pub answer: Result<Option<Timestamp>, String>,
 }
 
@@ -40,7 +41,7 @@ impl Dialed {
     }
 }
 
-/// Asks the ports for clients and for peers of all members that the status of an EtcdCluster has.
+/// Connects to the client port and the peer port of all members in the status of an EtcdCluster.
 pub async fn dial(etcd: &Value) -> Vec<Dialed> {
     let asked = addresses(etcd).into_iter().map(|(member, address)| {
         tokio::task::spawn_blocking(move || {
@@ -51,12 +52,12 @@ pub async fn dial(etcd: &Value) -> Vec<Dialed> {
     join_all(asked).await.into_iter().filter_map(Result::ok).collect()
 }
 
-/// Members and their addresses, those for clients first.
+/// Members and their addresses, client addresses first.
 fn addresses(etcd: &Value) -> Vec<(String, String)> {
     [clients(etcd), of_members(etcd, "peerURL")].concat()
 }
 
-/// Members and their addresses for clients.
+/// Members and their client addresses.
 fn clients(etcd: &Value) -> Vec<(String, String)> {
     of_members(etcd, "clientURL")
 }
@@ -75,7 +76,7 @@ fn ask(address: &str) -> Result<Option<Timestamp>, String> {
     connect(address).map(|mut stream| shown(&mut stream, address))
 }
 
-/// A connection on which nothing waits for longer than [`TIMEOUT`].
+/// A connection on which no read or write waits longer than [`TIMEOUT`].
 fn connect(address: &str) -> Result<TcpStream, String> {
     let mut why = "its name has no address".to_owned();
     for at in address.to_socket_addrs().map_err(|error| error.to_string())? {
@@ -92,12 +93,12 @@ fn connect(address: &str) -> Result<TcpStream, String> {
     Err(why)
 }
 
-/// The host of an address, which a certificate has to be good for.
+/// The host of an address. A certificate has to be valid for it.
 fn host(address: &str) -> &str {
     address.rsplit_once(':').map_or(address, |(host, _)| host).trim_matches(['[', ']'])
 }
 
-/// When the certificate expires that the other side shows.
+/// When the certificate that the server presents expires.
 fn shown(stream: &mut TcpStream, address: &str) -> Option<Timestamp> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let seen = Arc::new(Seen { provider: provider.clone(), expires: Mutex::default() });
@@ -109,12 +110,12 @@ fn shown(stream: &mut TcpStream, address: &str) -> Option<Timestamp> {
         .with_no_client_auth();
     let name = ServerName::try_from(host(address).to_owned()).ok()?;
     let mut connection = ClientConnection::new(Arc::new(config), name).ok()?;
-    // A member lets nobody in who shows no certificate of the CA. By then it has shown its own.
+    // A member rejects a client without a certificate of the CA. By then it has presented its own certificate.
     let _ = connection.complete_io(stream);
     *seen.expires.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Takes any certificate: nothing is sent over the connection, and only the date of the certificate is told.
+/// Accepts any certificate: nothing is sent over the connection, and only the date of the certificate is reported.
 #[derive(Debug)]
 struct Seen {
     provider: Arc<CryptoProvider>,
@@ -174,7 +175,7 @@ mod tests {
     use std::net::TcpListener;
     use std::thread::JoinHandle;
 
-    /// Serves one connection, as a member does: only for those who show a certificate of its CA.
+    /// Serves one connection as a member does: only for clients that present a certificate of its CA.
     fn member(listener: TcpListener) -> JoinHandle<()> {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::default();

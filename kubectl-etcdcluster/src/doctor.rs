@@ -29,27 +29,27 @@ use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-/// How a check ends.
+/// The result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verdict {
     /// All is well.
     Ok,
-    /// The check did not look: it cannot, or it may not.
+    /// Not looked at: the check cannot or may not look.
     Unseen,
-    /// It works, and may surprise.
+    /// It works, but may surprise.
     Warning,
     /// It does not work.
     Fault,
 }
 
-/// What a check has found.
+/// A finding of a check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// How it ends.
+    /// Its verdict.
     pub verdict: Verdict,
     /// What was seen.
     pub seen: String,
-    /// What to do; empty where nothing is to be done.
+    /// What to do; empty if there is nothing to do.
     pub remedy: String,
 }
 
@@ -74,7 +74,7 @@ impl Finding {
 /// What was read of the installation.
 #[derive(Clone, Debug)]
 pub struct Installation {
-    /// The namespace that it is looked at for.
+    /// The namespace that the checks are for.
     pub namespace: String,
     /// The clock of this computer.
     pub now: Timestamp,
@@ -90,32 +90,32 @@ pub struct Installation {
     pub managers: Read<Vec<Manager>>,
     /// Managers of Cluster API.
     pub core: Read<Vec<Manager>>,
-    /// What the manager may do.
+    /// The requests that the manager needs to make.
     pub permissions: Read<Vec<Permission>>,
 }
 
-/// What was read of an EtcdCluster, or is in a file.
+/// An EtcdCluster that was read, or that is in a file.
 #[derive(Clone, Debug)]
 pub struct Subject {
     /// Its namespace.
     pub namespace: String,
-    /// The EtcdCluster as it is wanted.
+    /// The EtcdCluster in its wanted state.
     pub etcd: Value,
-    /// The EtcdCluster as it is; nothing if it is not there yet.
+    /// The existing EtcdCluster; nothing if it does not exist yet.
     pub live: Option<Value>,
     /// The Cluster that names it.
     pub cluster: Read<Option<Value>>,
     /// The control plane that the Cluster names.
     pub control_plane: Read<Option<Value>>,
-    /// CRD of the infrastructure template's kind; nothing if that is not served.
+    /// The CRD of the infrastructure template's kind; nothing if the kind is not served.
     pub template_crd: Read<Option<String>>,
     /// The template.
     pub template: Read<Option<Value>>,
     /// Secrets of the Cluster.
     pub secrets: Read<Vec<SecretSummary>>,
-    /// What the ports of its members have answered; nothing if they were not asked.
+    /// The answers of its members' ports; nothing if they were not asked.
     pub dialed: Option<Vec<Dialed>>,
-    /// What its members tell with their metrics; nothing if they were not asked.
+    /// The metrics of its members; nothing if they were not asked.
     pub metrics: Option<Read<Vec<MemberMetrics>>>,
 }
 
@@ -133,7 +133,7 @@ impl Subject {
         live.and_then(|live| live.pointer("/status/initialized")?.as_bool()).unwrap_or_default()
     }
 
-    /// Name of its Cluster: what names it, or what its label says.
+    /// The name of its Cluster: the Cluster that names it, or else the one in its label.
     #[must_use]
     pub fn cluster_name(&self) -> Option<&str> {
         match &self.cluster {
@@ -149,7 +149,7 @@ impl Subject {
 type OfInstallation = fn(&Installation) -> Vec<Finding>;
 type OfSubject = fn(&Subject, &Installation) -> Vec<Finding>;
 
-/// Checks of what is installed, by name.
+/// Checks of the installation, by name.
 const INSTALLATION: [(&str, OfInstallation); 6] = [
     ("CRDs", crds::check),
     ("Cluster API", cluster_api::check),
@@ -192,7 +192,7 @@ fn findings(all: impl IntoIterator<Item = (&'static str, Vec<Finding>)>) -> Vec<
     all.into_iter().flat_map(|(name, found)| found.into_iter().map(move |finding| (name, finding))).collect()
 }
 
-/// Findings for people.
+/// The findings as lines for users.
 #[must_use]
 pub fn lines(title: &str, findings: &[(&'static str, Finding)]) -> Vec<String> {
     let width = findings.iter().map(|(name, _)| name.chars().count()).max().unwrap_or_default();
@@ -218,12 +218,12 @@ pub fn is_faulty(findings: &[(&'static str, Finding)]) -> bool {
     findings.iter().any(|(_, finding)| finding.verdict == Verdict::Fault)
 }
 
-/// The text at a place of an object; empty if there is none.
+/// The text at a path of an object; empty if there is none.
 fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
     object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// What could not be read is not known.
+/// The finding for something that could not be read.
 fn unread(what: &str, why: &str) -> Vec<Finding> {
     vec![Finding::unseen(format!("{what} cannot be read: {why}"), "")]
 }

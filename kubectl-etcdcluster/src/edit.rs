@@ -1,4 +1,5 @@
-//! An edited manifest: finding the EtcdCluster in it, what would be sent for it, and in what two objects differ. Pure.
+//! An edited manifest: the EtcdCluster in it, the patch that would be sent for it, and the differences between two
+//! objects. Pure.
 
 use anyhow::{Context, Result, bail};
 use api::names::ETCD_CLUSTER_GROUP;
@@ -6,7 +7,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
 
-/// Where `kubectl apply` writes down what was applied last.
+/// The annotation in which `kubectl apply` records what was applied last.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 /// Longer values are not shown.
 const LONGEST: usize = 60;
@@ -32,7 +33,7 @@ pub fn is_etcd_cluster(object: &Value) -> bool {
 /// The EtcdClusters among the documents of a file.
 ///
 /// # Errors
-/// When it cannot be read, or has none: the error says what it has.
+/// When it cannot be parsed, or has no EtcdCluster: then the error says what it has.
 pub fn etcd_clusters(text: &str) -> Result<Vec<Value>> {
     let (found, others): (Vec<Value>, Vec<Value>) = documents(text)?.into_iter().partition(is_etcd_cluster);
     let others: Vec<&str> = others.iter().filter_map(|other| other["kind"].as_str()).collect();
@@ -43,13 +44,13 @@ pub fn etcd_clusters(text: &str) -> Result<Vec<Value>> {
     }
 }
 
-/// What `kubectl apply` without `--server-side` would send: the fields of the manifest, and null for those that were applied
-/// last time and are no longer in it. Nothing if the object was never applied in that way.
+/// The patch that `kubectl apply` would send without `--server-side`: the fields of the manifest, and null for fields
+/// that were applied last time and are no longer in it. Nothing if the object was never applied in that way.
 #[must_use]
 pub fn client_side_patch(live: &Value, manifest: &Value) -> Option<Value> {
     let last = live["metadata"]["annotations"][LAST_APPLIED].as_str()?;
     let last: Value = serde_json::from_str(last).ok()?;
-    // What was written down has both of these, whether the manifest had them or not.
+    // The record always has both of these, even if the manifest did not.
     let mut manifest = manifest.clone();
     let metadata = manifest["metadata"].as_object_mut()?;
     metadata.entry("annotations").or_insert_with(|| Value::Object(Map::new()));
@@ -70,13 +71,13 @@ fn merge_patch(last: &Value, manifest: &Value) -> Value {
 pub struct Change {
     /// Its path, such as `spec.etcdadmConfigSpec.version`.
     pub path: String,
-    /// Its value before, for people; nothing if it was not there.
+    /// Its value before, for users; nothing if it did not exist.
     pub before: Option<String>,
     /// Its value after.
     pub after: Option<String>,
 }
 
-/// In what two versions of an object differ: spec, labels and annotations.
+/// The differences between two versions of an object, in spec, labels and annotations.
 #[must_use]
 pub fn changes(before: &Value, after: &Value) -> Vec<Change> {
     let mut found = Vec::new();
@@ -106,7 +107,7 @@ fn compare(path: &str, before: Option<&Value>, after: Option<&Value>, found: &mu
     found.push(Change { path: path.to_owned(), before: show(before), after: show(after) });
 }
 
-/// A value for people. What may be secret is not shown.
+/// A value for users. A value that may be secret is not shown.
 fn shown(path: &str, value: &Value) -> String {
     let text = match value {
         Value::String(text) => text.clone(),

@@ -1,4 +1,4 @@
-//! What is asked of the API server beside an EtcdCluster's own objects: CRDs, managers, versions. As plain data. Pure.
+//! Data from the API server besides an EtcdCluster's own objects, as plain data: CRDs, managers, versions. Pure.
 
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -13,7 +13,7 @@ pub type Read<T> = Result<T, String>;
 pub const PROVIDER_LABEL: &str = "app.kubernetes.io/name=cluster-api-provider-etcdadm";
 /// Namespace of the manager, unless it was installed elsewhere.
 pub const PROVIDER_NAMESPACE: &str = "capi-etcdadm-system";
-/// What stands for the namespace in the arguments of our manifests: `config/manager/manager.yaml` sets it.
+/// The variable for the namespace in the arguments in our manifests. `config/manager/manager.yaml` sets it.
 const NAMESPACE_VARIABLE: &str = "$(POD_NAMESPACE)";
 /// Label of Cluster API's own manager, and its value.
 pub const CORE_LABEL: &str = "cluster.x-k8s.io/provider=cluster-api";
@@ -35,7 +35,7 @@ pub struct Crd {
 }
 
 impl Crd {
-    /// Reads it.
+    /// Extracts the data from a CRD.
     #[must_use]
     pub fn new(crd: &CustomResourceDefinition) -> Self {
         let versions = &crd.spec.versions;
@@ -69,18 +69,18 @@ pub struct Manager {
     pub name: String,
     /// Image of its container `manager`, or of its first one.
     pub image: String,
-    /// Arguments of that container, with its namespace in place of the variable that has it.
+    /// Arguments of that container. The variable for the namespace is replaced with the namespace.
     pub arguments: Vec<String>,
-    /// Service account that it runs as.
+    /// The service account of its Pods.
     pub service_account: String,
-    /// Pods that are wanted.
+    /// The wanted number of Pods.
     pub replicas: i32,
-    /// Pods that are available.
+    /// The number of available Pods.
     pub available: i32,
 }
 
 impl Manager {
-    /// Reads it.
+    /// Extracts the data from a Deployment.
     #[must_use]
     pub fn new(deployment: &Deployment) -> Self {
         let spec = deployment.spec.as_ref();
@@ -103,7 +103,7 @@ impl Manager {
         }
     }
 
-    /// The tag of its image; nothing if that has only a digest, or none.
+    /// The tag of its image; nothing if the image has no tag.
     #[must_use]
     pub fn version(&self) -> Option<&str> {
         let name = self.image.split('@').next().unwrap_or_default();

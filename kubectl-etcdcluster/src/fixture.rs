@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 pub(crate) const NOW: Timestamp = Timestamp::constant(1_795_420_800, 0);
 const VERSION: &str = "3.6.16";
 
-/// What there is, to be changed before it is read.
+/// The objects of a cluster, which a test may change before it reads them.
 pub(crate) struct Scene {
     pub(crate) etcd: Value,
     pub(crate) machines: Vec<Value>,
@@ -24,7 +24,7 @@ pub(crate) struct Scene {
 }
 
 impl Scene {
-    /// An EtcdCluster of three with as many healthy voters, used by a control plane.
+    /// An EtcdCluster with three replicas, this many healthy voters, and a control plane that uses it.
     pub(crate) fn new(voters: usize) -> Self {
         let mut scene = Self {
             etcd: json!({
@@ -58,7 +58,7 @@ impl Scene {
         scene
     }
 
-    /// A Machine with bootstrap data and an address, made from the present spec.
+    /// A Machine with bootstrap data and an address, made from the current spec.
     pub(crate) fn machine(&mut self, index: usize) -> &mut Value {
         let name = name(index);
         let template = self.etcd["spec"]["infrastructureTemplate"].clone();
@@ -100,7 +100,7 @@ impl Scene {
         members.last_mut().unwrap()
     }
 
-    /// The control plane has been told of the voters, and uses them.
+    /// Publishes the voters to the control plane, which uses them.
     pub(crate) fn publish(&mut self) {
         let members = self.etcd["status"]["members"].as_array().unwrap();
         let urls: Vec<&str> = members.iter().filter_map(|member| member["clientURL"].as_str()).collect();
@@ -109,7 +109,7 @@ impl Scene {
         self.etcd["metadata"]["annotations"][names::ENDPOINTS_IN_USE_ANNOTATION] = json!(urls);
     }
 
-    /// Its checks fail since 07:59:20, or whenever else.
+    /// The member's health check has failed since the given time.
     pub(crate) fn fails(&mut self, index: usize, since: &str) {
         let member = &mut self.etcd["status"]["members"][index];
         member.as_object_mut().unwrap().remove("healthySince");
@@ -117,12 +117,12 @@ impl Scene {
         member["message"] = json!(format!("{}: no answer within 5 s", names::client_url(&address(index))));
     }
 
-    /// A person, or a controller, has deleted the Machine.
+    /// Marks the Machine as deleted, by a person or a controller.
     pub(crate) fn delete(&mut self, index: usize) {
         self.machines[index]["metadata"]["deletionTimestamp"] = json!("2026-11-23T07:58:00Z");
     }
 
-    /// What is read of it, with the status that the controller would write.
+    /// The snapshot of the scene, with the status that the controller would write.
     pub(crate) fn read(self) -> Snapshot {
         let objects = |all: Vec<Value>| -> Vec<DynamicObject> {
             all.into_iter().map(|object| serde_json::from_value(object).unwrap()).collect()
@@ -138,7 +138,7 @@ impl Scene {
         let mut snapshot = objects.snapshots(NOW).pop().unwrap();
         let observation = observation(&snapshot, snapshot.etcd.clone(), assumed_template(&snapshot.etcd));
         let mut status = status(&observation, &plan(&observation), None);
-        // All became so half an hour ago.
+        // All conditions have had their status for half an hour.
         for condition in &mut status.conditions {
             condition.last_transition_time.0 = "2026-11-23T07:30:00Z".parse().unwrap();
         }
@@ -163,7 +163,7 @@ pub(crate) fn healthy() -> Snapshot {
     Scene::new(3).read()
 }
 
-/// By one member after the other, as etcd up to 3.5 does.
+/// Growth by one member after the other, as in etcd up to 3.5.
 pub(crate) fn growing() -> Snapshot {
     let mut scene = Scene::new(1);
     for object in [&mut scene.etcd, &mut scene.configs[0]] {
@@ -171,7 +171,7 @@ pub(crate) fn growing() -> Snapshot {
     }
     scene.etcd["status"]["creationComplete"] = json!(false);
     scene.etcd["metadata"]["annotations"][names::ENDPOINTS_IN_USE_ANNOTATION] = json!("");
-    // It boots since two minutes ago.
+    // It has been booting for two minutes.
     scene.machine(1)["metadata"]["creationTimestamp"] = json!("2026-11-23T07:58:00Z");
     let held_back = scene.machine(2);
     held_back["spec"]["bootstrap"].as_object_mut().unwrap().remove("dataSecretName");

@@ -1,8 +1,8 @@
-//! What an edit leads to: the shipped planner decides, and every step that it asks for succeeds, until nothing is left to do.
-//! Pure.
+//! The effect of an edit: the shipped planner decides, and each step that it asks for succeeds, until nothing is left
+//! to do. Pure.
 //!
-//! Assumptions: machines that are made boot, members stay as well or as unwell as they are, the control plane rolls out
-//! whenever it is told of other endpoints, and nobody changes anything else.
+//! Assumptions: new machines boot, members stay as healthy or unhealthy as they are, the control plane rolls out
+//! whenever other endpoints are published to it, and nobody changes anything else.
 
 mod others;
 mod world;
@@ -23,30 +23,30 @@ use serde_json::json;
 use std::sync::Arc;
 use world::World;
 
-/// What comes of an EtcdCluster.
+/// The future of an EtcdCluster.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Forecast {
     /// Machines that are deleted, in this order, and why.
     pub deleted: Vec<(String, WhyDeleted)>,
     /// Machines that are made, in this order.
     pub made: Vec<String>,
-    /// Machines that there are now.
+    /// The number of existing Machines.
     pub machines_now: usize,
-    /// Machines that there are at the same time at most, without those on their way out.
+    /// The largest number of Machines at the same time, without those that are being deleted.
     pub peak: usize,
-    /// The same with them, where the infrastructure takes its time to delete machines.
+    /// The same number including those that are being deleted, if the infrastructure deletes machines slowly.
     pub peak_with_leaving: usize,
     /// How often the control plane rolls out.
     pub control_plane_rollouts: usize,
-    /// Machines of now that do not match the spec in the end, and stay.
+    /// Existing Machines that stay, although they do not match the spec in the end.
     pub outdated: Vec<String>,
     /// Why the provider refuses the etcd version of the spec.
     pub refused: Option<String>,
-    /// What holds everything up in the end: reason and message. `None`: all is done.
+    /// What holds up the EtcdCluster in the end: reason and message. `None`: all is done.
     pub held_up: Option<(String, String)>,
 }
 
-/// Runs an EtcdCluster to its end, with `etcd` in place of the one in the snapshot. A pause is taken for lifted.
+/// Runs an EtcdCluster until nothing is left to do, with `etcd` in place of the one in the snapshot. Ignores a pause.
 #[must_use]
 pub fn forecast(snapshot: &Snapshot, mut etcd: EtcdCluster, template: Template) -> Forecast {
     let existing: Vec<&str> = snapshot.machines.iter().map(|machine| machine.view.name.as_str()).collect();
@@ -61,7 +61,7 @@ pub fn forecast(snapshot: &Snapshot, mut etcd: EtcdCluster, template: Template) 
     let status = status(observation, &decision, None);
     let rollout = status.conditions.iter().find(|condition| condition.type_ == MACHINES_UP_TO_DATE);
     let because = |reason: &str| rollout.filter(|rollout| rollout.status == "False" && rollout.reason == reason);
-    // A rollout that does not begin is not in the decision where nothing else is to be done.
+    // The decision does not mention a rollout that does not begin, if nothing else is left to do.
     let held_up = decision.next.hold().map(|hold| (hold.reason.to_owned(), hold.message.clone()));
     let held_up = held_up.or_else(|| because(ROLLING_OUT).map(|held| (held.reason.clone(), held.message.clone())));
     let stays = observation.live_machines().filter(|machine| existing.contains(&machine.name.as_str()));
@@ -75,7 +75,7 @@ pub fn forecast(snapshot: &Snapshot, mut etcd: EtcdCluster, template: Template) 
     }
 }
 
-/// A template of which nothing is known but that it is there.
+/// A template that is assumed to exist. Nothing else is known about it.
 #[must_use]
 pub fn assumed_template(etcd: &EtcdCluster) -> Template {
     let wanted = &etcd.spec.infrastructure_template;

@@ -1,5 +1,5 @@
-//! Reads what belongs to an EtcdCluster in a wider sense. What cannot be read is noted down and never an error: whoever asks
-//! for a report or for a diagnosis has trouble already.
+//! Reads what belongs to an EtcdCluster in a wider sense. If something cannot be read, the result says so, and nothing
+//! fails: a user who wants a report or a diagnosis has trouble already.
 
 use crate::facts::{Crd, Manager, PROVIDER_LABEL, PROVIDER_NAMESPACE, Read};
 use crate::reader::dynamic;
@@ -17,7 +17,7 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 
-/// Lines of each log that are read, the last ones.
+/// How many lines are read from the end of each log.
 pub const LOG_LINES: i64 = 20_000;
 
 /// Reads from an API server, with the namespace of the EtcdCluster.
@@ -28,7 +28,7 @@ pub struct Gatherer {
 }
 
 impl Gatherer {
-    /// Nothing is read yet.
+    /// A new gatherer, which has not read anything yet.
     #[must_use]
     pub fn new(client: Client, namespace: &str) -> Self {
         Self { client, namespace: namespace.to_owned(), groups: BTreeMap::new() }
@@ -40,10 +40,10 @@ impl Gatherer {
         &self.namespace
     }
 
-    /// A kind in the version that the API server prefers; nothing if it does not serve it.
+    /// A kind in the version that the API server prefers; nothing if the API server does not serve the kind.
     ///
     /// # Errors
-    /// With why it cannot be said.
+    /// The reason why this cannot be determined.
     pub async fn kind(&mut self, group: &str, kind: &str) -> Read<Option<ApiResource>> {
         self.served(group, kind).await.map_err(why)
     }
@@ -60,7 +60,8 @@ impl Gatherer {
         Ok(found.map(|(resource, _)| resource))
     }
 
-    /// An object of the namespace, as [`Gatherer::kind`] serves it; nothing if it does not exist, or its kind does not.
+    /// An object in the namespace, in the version that [`Gatherer::kind`] returns; nothing if the object or its kind
+    /// does not exist.
     ///
     /// # Errors
     /// When it cannot be read.
@@ -78,26 +79,26 @@ impl Gatherer {
     /// The same as JSON.
     ///
     /// # Errors
-    /// With why it cannot be read.
+    /// The reason why it cannot be read.
     pub async fn object(&mut self, group: &str, kind: &str, name: &str) -> Read<Option<Value>> {
         let found = self.find(group, kind, name).await.map_err(why)?;
         Ok(found.map(|(object, resource)| value(&object, &resource)))
     }
 
-    /// Objects of the namespace with these labels; none if their kind does not exist.
+    /// Objects in the namespace with these labels; none if their kind does not exist.
     ///
     /// # Errors
-    /// With why they cannot be read.
+    /// The reason why they cannot be read.
     pub async fn objects(&mut self, group: &str, kind: &str, labels: &str) -> Read<Vec<Value>> {
         let Some(resource) = self.kind(group, kind).await? else { return Ok(Vec::new()) };
         let list = dynamic(&self.client, Some(&self.namespace), &resource).list(&with(labels)).await.map_err(why)?;
         Ok(list.items.iter().map(|object| value(object, &resource)).collect())
     }
 
-    /// Objects of a kind of Kubernetes itself, in the namespace.
+    /// Objects in the namespace of a kind that belongs to Kubernetes itself.
     ///
     /// # Errors
-    /// With why they cannot be read.
+    /// The reason why they cannot be read.
     pub async fn own<K>(&self, parameters: &ListParams) -> Read<Vec<K>>
     where
         K: Resource<DynamicType = (), Scope = k8s_openapi::NamespaceResourceScope> + Clone + DeserializeOwned + Debug,
@@ -106,11 +107,11 @@ impl Gatherer {
         Ok(api.list(parameters).await.map_err(why)?.items)
     }
 
-    /// What may be told of the Secrets of a Cluster: those with its label, and those with a name of ours. Their data is
-    /// dropped here.
+    /// The parts of a Cluster's Secrets that may be shown: of Secrets with the Cluster's label, and of those with one
+    /// of our names. This drops their data.
     ///
     /// # Errors
-    /// With why they cannot be read.
+    /// The reason why they cannot be read.
     pub async fn secrets(&self, cluster: &str) -> Read<Vec<SecretSummary>> {
         let secrets: Vec<Secret> = self.own(&with(&format!("{}={cluster}", names::CLUSTER_NAME_LABEL))).await?;
         let mut found: Vec<SecretSummary> = secrets.iter().map(SecretSummary::new).collect();
@@ -128,7 +129,7 @@ impl Gatherer {
     /// The CRDs with these names that exist.
     ///
     /// # Errors
-    /// With why they cannot be read.
+    /// The reason why they cannot be read.
     pub async fn crds(&self, names: &BTreeSet<String>) -> Read<Vec<Crd>> {
         let api: Api<CustomResourceDefinition> = Api::all(self.client.clone());
         let mut found = Vec::new();
@@ -138,10 +139,10 @@ impl Gatherer {
         Ok(found)
     }
 
-    /// Deployments with this label, in all namespaces that may be read.
+    /// Deployments with this label, in all namespaces that this program may read.
     ///
     /// # Errors
-    /// With why they cannot be read.
+    /// The reason why they cannot be read.
     pub async fn deployments(&self, label: &str) -> Read<Vec<Deployment>> {
         self.everywhere(label).await
     }
@@ -149,7 +150,7 @@ impl Gatherer {
     /// Managers whose Deployment has this label.
     ///
     /// # Errors
-    /// With why they cannot be read.
+    /// The reason why they cannot be read.
     pub async fn managers(&self, label: &str) -> Read<Vec<Manager>> {
         Ok(self.deployments(label).await?.iter().map(Manager::new).collect())
     }
@@ -157,15 +158,15 @@ impl Gatherer {
     /// Pods of this provider's managers.
     ///
     /// # Errors
-    /// With why they cannot be read.
+    /// The reason why they cannot be read.
     pub async fn manager_pods(&self) -> Read<Vec<Pod>> {
         self.everywhere(PROVIDER_LABEL).await
     }
 
-    /// The last lines of a Pod's log: of the container that runs, or of the one before its last restart.
+    /// The last lines of a Pod's log: that of the running container, or of the container before its last restart.
     ///
     /// # Errors
-    /// With whose it is and why it cannot be read.
+    /// Which log cannot be read, and why.
     pub async fn log(&self, pod: &Pod, lines: i64, previous: bool) -> Read<String> {
         let (namespace, name) = (pod.namespace().unwrap_or_default(), pod.name_any());
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), &namespace);
@@ -174,8 +175,8 @@ impl Gatherer {
         read.map_err(|error| format!("the log of Pod {namespace}/{name}: {}", why(error)))
     }
 
-    /// In all namespaces; where that is not allowed, in the one of the EtcdCluster, or else in the one that the manager is
-    /// usually in.
+    /// Objects in all namespaces. If this is forbidden, those in the namespace of the EtcdCluster, or else those in the
+    /// manager's usual namespace.
     async fn everywhere<K>(&self, label: &str) -> Read<Vec<K>>
     where
         K: Resource<DynamicType = (), Scope = k8s_openapi::NamespaceResourceScope> + Clone + DeserializeOwned + Debug,
@@ -183,7 +184,7 @@ impl Gatherer {
         let everywhere: Api<K> = Api::all(self.client.clone());
         match everywhere.list(&with(label)).await {
             Err(kube::Error::Api(status)) if status.code == 403 => {
-                // Whoever may not look here may look there.
+                // A user without access to all namespaces may have access to this one.
                 let here: Vec<K> = self.own(&with(label)).await.unwrap_or_default();
                 if !here.is_empty() {
                     return Ok(here);
@@ -217,7 +218,7 @@ pub fn secret_names(cluster: &str) -> [String; 5] {
     ]
 }
 
-/// An answer of the API server, in a few words.
+/// A short text about an error of the API server.
 #[must_use]
 pub fn why(error: kube::Error) -> String {
     match error {

@@ -1,11 +1,11 @@
-//! `kubectl etcdcluster`: how an etcd cluster is, what holds it up, and what an edit would do.
+//! `kubectl etcdcluster`: the state of an etcd cluster, what holds it up, and what an edit would do.
 //!
-//! The flow is one way: [`reader`] reads, [`snapshot`] is what was read as plain data, [`report`] says what that
-//! amounts to (it is also what `-o json` prints), and [`tree`], [`why`] and [`plan`] put it into words. Beside that,
-//! [`gather`] reads what belongs to it in a wider sense: [`bundle`] packs it without secrets, and [`doctor`] checks it,
-//! with what [`dial`] has heard from the members' ports. All but the reads, [`dial`] and [`commands`] is pure. What an
-//! edit leads to is not told by rules of its own: [`forecast`] lets the shipped planner decide, step by step, until
-//! nothing is left to do.
+//! The data flows in one direction: [`reader`] reads, [`snapshot`] holds the result as plain data, [`report`] derives
+//! the state from it (`-o json` prints it too), and [`tree`], [`why`] and [`plan`] turn it into text. Besides,
+//! [`gather`] reads what belongs to the etcd cluster in a wider sense: [`bundle`] packs it without secrets, and
+//! [`doctor`] checks it, together with the answers of the members' ports from [`dial`]. All modules are pure, except
+//! for those that read, [`dial`] and [`commands`]. This crate has no rules of its own for the effect of an edit:
+//! [`forecast`] lets the shipped planner decide, step by step, until nothing is left to do.
 
 pub mod bundle;
 pub mod certificates;
@@ -34,5 +34,5 @@ pub mod text;
 pub mod tree;
 pub mod why;
 
-/// Name under which this program writes.
+/// The field manager of this program's writes.
 pub const FIELD_MANAGER: &str = "kubectl-etcdcluster";

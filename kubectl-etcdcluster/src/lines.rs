@@ -1,10 +1,10 @@
-//! Which lines of the manager's log are about an EtcdCluster, and where the consoles of its machines are. Pure.
+//! The lines of the manager's log about an EtcdCluster, and the consoles of its machines. Pure.
 
 use crate::snapshot::Snapshot;
 use kube::ResourceExt;
 
-/// The lines about the EtcdCluster, its Cluster, or one of its Machines and their configs. Every line of a reconcile names its
-/// object as `KIND.VERSION.GROUP/NAME.NAMESPACE`; others may name it as `NAMESPACE/NAME`.
+/// The lines about the EtcdCluster, its Cluster, or one of its Machines and their configs. Each line of a reconcile has
+/// its object as `KIND.VERSION.GROUP/NAME.NAMESPACE`. Other lines may have it as `NAMESPACE/NAME`.
 #[must_use]
 pub fn of_cluster(log: &str, snapshot: &Snapshot) -> Vec<String> {
     let namespace = snapshot.etcd.namespace().unwrap_or_default();
@@ -17,7 +17,7 @@ pub fn of_cluster(log: &str, snapshot: &Snapshot) -> Vec<String> {
     log.lines().filter(is_about).map(str::to_owned).collect()
 }
 
-/// Whether a text has a name that does not go on. A full stop may end a sentence.
+/// Whether a text contains a name that is not the beginning of a longer one. A full stop after it may end a sentence.
 fn has_word(text: &str, name: &str) -> bool {
     let goes_on = |rest: &str| {
         let rest = rest.strip_prefix('.').unwrap_or(rest);
@@ -26,7 +26,7 @@ fn has_word(text: &str, name: &str) -> bool {
     text.match_indices(name).any(|(at, _)| !goes_on(&text[at + name.len()..]))
 }
 
-/// How to get at the consoles of the machines.
+/// How to reach the consoles of the machines.
 #[must_use]
 pub fn consoles(snapshot: &Snapshot) -> Vec<String> {
     let namespace = snapshot.etcd.namespace().unwrap_or_default();
@@ -37,7 +37,7 @@ pub fn consoles(snapshot: &Snapshot) -> Vec<String> {
             .collect(),
         "DockerMachineTemplate" | "DevMachineTemplate" => {
             let cluster = snapshot.cluster.as_ref().map(|cluster| cluster.name.clone()).unwrap_or_default();
-            // Cluster API's docker provider puts the name of the Cluster before others.
+            // Cluster API's docker provider prefixes other names with the name of the Cluster.
             let container = |name: &str| match name.starts_with(&cluster) {
                 true => name.to_owned(),
                 false => format!("{cluster}-{name}"),

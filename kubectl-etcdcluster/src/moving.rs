@@ -1,8 +1,9 @@
-//! A move to another management cluster: how far it is, and what stands in the way of it. Pure.
+//! A move to another management cluster: its progress, and its obstacles. Pure.
 //!
-//! `clusterctl move` makes all objects in the target, then deletes all in the source, the Clusters last. It can be run
-//! again in the first half, when what it has made in the target is taken away there: else it writes over that, with the
-//! source at work. Not in the second: it takes the annotations of what it deletes away, and would carry that over.
+//! `clusterctl move` makes all objects in the target, and then deletes all in the source, the Clusters last. In the
+//! first half, it can be run again after the objects that it has made in the target are deleted: otherwise it
+//! overwrites them while the source is at work. In the second half, it cannot be run again: it removes the annotations
+//! of the objects that it deletes, and would copy the objects to the target without these annotations.
 
 mod graph;
 
@@ -20,32 +21,34 @@ use std::collections::{BTreeMap, BTreeSet};
 
 pub use graph::{Found, Rank};
 
-/// Name of the Node that Machines of etcd are said to have, as clusterctl moves no Machine without one. No Node has it.
+/// The name of the Node that Machines of etcd pretend to have, because clusterctl moves no Machine without a Node. No
+/// Node has this name.
 pub const NODE: &str = "etcd-has-no-node";
 
 /// Clusters, as a resource with its group.
 pub const CLUSTERS: &str = "clusters.cluster.x-k8s.io";
-/// ClusterClasses, likewise.
+/// ClusterClasses, in the same form.
 pub const CLASSES: &str = "clusterclasses.cluster.x-k8s.io";
-/// EtcdClusters, likewise.
+/// EtcdClusters, in the same form.
 pub const ETCD_CLUSTERS: &str = "etcdclusters.etcdcluster.cluster.x-k8s.io";
 const MACHINES: &str = "machines.cluster.x-k8s.io";
 const SECRETS: &str = "secrets";
-/// The kinds that tell whether there is anything to move: Cluster API's own, and ours.
+/// The kinds whose objects show that there is something to move: those of the Cluster API core, and ours.
 const TELLING: [&str; 3] = [CLUSTERS, ETCD_CLUSTERS, MACHINES];
 
 /// Label on the CRDs of kinds that clusterctl knows.
 pub const CLUSTERCTL_LABEL: &str = "clusterctl.cluster.x-k8s.io";
 
-/// Field managers whose pauses of Clusters and ClusterClasses are those of a move. clusterctl names none, and the API
-/// server takes the first word of its user agent (`cmd/clusterctl/client/cluster/proxy.go` of 1.14.0).
+/// The field managers of a move: a pause of a Cluster or ClusterClass that they set belongs to the move. clusterctl
+/// sets no field manager, and the API server uses the first word of its user agent
+/// (`cmd/clusterctl/client/cluster/proxy.go` of 1.14.0).
 const MOVERS: [&str; 2] = ["clusterctl", FIELD_MANAGER];
-/// Where the pause of a Cluster is, as clusterctl sets it.
+/// The path of a Cluster's pause, which clusterctl sets.
 pub const CLUSTER_PAUSE: [&str; 2] = ["spec", "paused"];
-/// Where that of a ClusterClass is.
+/// The path of a ClusterClass's pause.
 pub const CLASS_PAUSE: [&str; 3] = ["metadata", "annotations", names::PAUSED_ANNOTATION];
 
-/// Whether a pause is that of a move, and nobody else's as well. What others have paused stays so.
+/// Whether only a move has set a pause. A pause that somebody else has set too stays.
 #[must_use]
 pub fn is_of_move(object: &ObjectMeta, pause: &[&str]) -> bool {
     let sets_it = |entry: &&ManagedFieldsEntry| {
@@ -62,18 +65,18 @@ pub fn is_of_move(object: &ObjectMeta, pause: &[&str]) -> bool {
     !set_by.is_empty() && set_by.iter().all(|manager| MOVERS.contains(manager))
 }
 
-/// What the namespace in one of the two management clusters has, as far as a move is concerned.
+/// The state of the namespace in one of the two management clusters, as far as a move is concerned.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Side {
-    /// What clusterctl moves, as resource with group, and name.
+    /// The objects that clusterctl moves, as resource with group, and name.
     pub objects: BTreeSet<(String, String)>,
-    /// What there is besides of the kinds that it looks at.
+    /// The other objects of the kinds that clusterctl discovers.
     pub staying: BTreeSet<(String, String)>,
-    /// clusterctl's mark is on something that is moved: it is about to be deleted.
+    /// clusterctl's mark is on an object that is moved: the object is about to be deleted.
     pub marked: bool,
-    /// Something that is moved is being deleted.
+    /// An object that is moved is being deleted.
     pub deleting: bool,
-    /// The pause of a move is on something that is moved.
+    /// An object that is moved has the pause of a move.
     pub moving: bool,
     /// Every Cluster has `spec.paused`.
     pub paused: bool,
@@ -84,40 +87,40 @@ impl Side {
         !self.objects.iter().any(|(resource, _)| TELLING.contains(&resource.as_str()))
     }
 
-    /// What is left, for people.
+    /// The objects that are left, for users.
     #[must_use]
     pub fn left(&self) -> String {
         self.objects.iter().map(|(resource, name)| format!("{resource}/{name}")).collect::<Vec<_>>().join(", ")
     }
 }
 
-/// How far a move is.
+/// The progress of a move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
     /// There is nothing to move.
     Nothing,
-    /// Nothing is in the target yet.
+    /// The target has nothing yet.
     NotBegun,
-    /// Something is in the target, and everything in the source still. Both are paused.
+    /// The target has something, and the source still has everything. Both are paused.
     Created,
-    /// The same, and what is in the target is being deleted: the move is being given up.
+    /// The same, and the objects in the target are being deleted: the move is being given up.
     GivingUp,
-    /// Everything is in the target, and something has gone from the source already. Both are paused.
+    /// The target has everything, and something is already gone from the source. Both are paused.
     Leaving,
-    /// Everything is in the target alone.
+    /// Only the target has everything.
     Arrived,
-    /// Both sides have something, and no move is under way: one of them is not paused, or the target has it from
-    /// elsewhere, or something that the source never had.
+    /// Both sides have something, but no move is under way: a side is not paused, or the objects in the target are from
+    /// elsewhere, or the target has something that the source never had.
     Unclear,
 }
 
-/// Tells from the two sides how far a move is. What the target has and the source has not was deleted there by
-/// clusterctl: nothing else deletes anything, as long as both sides are paused. clusterctl makes the Clusters first, which
-/// do not carry the pause of a move, and deletes them last: one side at least has something that does. It pauses them
-/// itself, and wants them resumed before it is run again.
+/// Derives the progress of a move from the two sides. If an object is in the target and not in the source, clusterctl
+/// has deleted it in the source: while both sides are paused, nothing else deletes anything. clusterctl makes the
+/// Clusters first and deletes them last, and they do not have the pause of a move. So at least one side has an object
+/// with this pause. clusterctl pauses the Clusters itself, and they have to be resumed before it is run again.
 ///
-/// What is deleted in the target while the source has everything was deleted there to give the move up. clusterctl
-/// would write into what is on its way out, and delete the source then.
+/// If an object in the target is being deleted while the source has everything, the move is being given up. If
+/// clusterctl ran now, it would write into objects that are being deleted, and then delete the source.
 #[must_use]
 pub fn progress(source: &Side, target: &Side) -> Progress {
     let is_under_way = source.moving || (source.paused && target.moving);
@@ -140,8 +143,8 @@ pub fn progress(source: &Side, target: &Side) -> Progress {
     }
 }
 
-/// What the target has already: clusterctl would write over it, nobody could tell it from what the move has made, and
-/// giving up would delete it.
+/// The objects that the target already has. clusterctl would overwrite them, nobody could distinguish them from those
+/// of the move, and giving up would delete them.
 #[must_use]
 pub fn of_target(source: &Side, target: &Side) -> Vec<String> {
     let same = target.staying.intersection(&source.objects);
@@ -154,8 +157,8 @@ pub fn of_target(source: &Side, target: &Side) -> Vec<String> {
     there.map(say).collect()
 }
 
-/// Why a Cluster keeps a namespace from being moved: it uses a ClusterClass across namespaces. clusterctl pauses such a
-/// class, and leaves it behind, paused.
+/// Why a Cluster prevents the move of a namespace: it uses a ClusterClass of another namespace. clusterctl pauses such
+/// a class, and leaves it behind, paused.
 #[must_use]
 pub fn shared_class(cluster: &DynamicObject, namespace: &str) -> Option<String> {
     let text = |path: &str| cluster.data.pointer(path).and_then(Value::as_str).filter(|text| !text.is_empty());
@@ -170,7 +173,8 @@ pub fn shared_class(cluster: &DynamicObject, namespace: &str) -> Option<String> 
     })
 }
 
-/// Secrets that etcd needs in the target and that would stay behind: a CA of a user's own, and those the spec names.
+/// Secrets that etcd needs in the target and that would stay behind: a CA from a user, and the Secrets that the spec
+/// names.
 #[must_use]
 pub fn of_secrets(snapshot: &Snapshot, source: &Side) -> Vec<String> {
     let spec = &snapshot.etcd.spec.etcdadm_config_spec;
@@ -184,8 +188,9 @@ pub fn of_secrets(snapshot: &Snapshot, source: &Side) -> Vec<String> {
     with_name(snapshot, needed.intersection(&source.staying).map(say).collect())
 }
 
-/// Objects that etcd needs in the target and that would stay behind because of their owners. Of what stays with its owner,
-/// the owner alone is said. `resources`: the kinds that clusterctl looks at, as `Kind.group`, each with its resource.
+/// Objects that etcd needs in the target and that would stay behind because of their owners. If an owner stays, only
+/// the owner is reported, not what stays with it. `resources`: the kinds that clusterctl discovers, as `Kind.group`,
+/// each with its resource.
 #[must_use]
 pub fn of_staying(snapshot: &Snapshot, resources: &BTreeMap<String, String>, source: &Side) -> Vec<String> {
     let stays = |resource: &str, name: &str| source.staying.contains(&(resource.to_owned(), name.to_owned()));
@@ -218,7 +223,7 @@ pub fn of_staying(snapshot: &Snapshot, resources: &BTreeMap<String, String>, sou
     with_name(snapshot, found)
 }
 
-/// What is said of an object that clusterctl's label would have moved.
+/// The message about an object that clusterctl would move if it had the label.
 fn without_label(namespace: &str, kind: &str, resource: &str, name: &str) -> String {
     format!(
         "{kind} {name} would stay behind: clusterctl moves it with its owner or if it has a label, but not if it has an owner that stays. Take any such owner out of metadata.ownerReferences of the object, and set the label: kubectl -n {namespace} label {resource} {name} {}=",
@@ -226,14 +231,14 @@ fn without_label(namespace: &str, kind: &str, resource: &str, name: &str) -> Str
     )
 }
 
-/// What is said of one that no label would have moved.
+/// The message about an object that no label would make clusterctl move.
 fn with_owner_that_stays(what: &str) -> String {
     format!(
         "{what} would stay behind, with all that it owns, because clusterctl does not move an object that has an owner that stays. Take that owner out of metadata.ownerReferences of the object"
     )
 }
 
-/// What keeps an EtcdCluster from being moved now. `movable`: the kinds that clusterctl moves, as `Kind.group`.
+/// What prevents the move of an EtcdCluster now. `movable`: the kinds that clusterctl moves, as `Kind.group`.
 #[must_use]
 pub fn of_etcd_cluster(snapshot: &Snapshot, movable: &BTreeSet<String>) -> Vec<String> {
     let mut found = of_pauses(snapshot);
@@ -251,7 +256,7 @@ fn with_name(snapshot: &Snapshot, found: Vec<String>) -> Vec<String> {
     found.into_iter().map(|what| format!("EtcdCluster {namespace}/{name}: {what}")).collect()
 }
 
-/// Pauses of others would be lost, or moved and never lifted.
+/// Pauses by others. They would be lost, or moved and never removed.
 fn of_pauses(snapshot: &Snapshot) -> Vec<String> {
     let pause = snapshot.etcd.annotations().get(names::PAUSED_ANNOTATION);
     let others = |value: &str| value != names::PAUSED_FOR_MOVE_VALUE;
@@ -267,7 +272,7 @@ fn of_pauses(snapshot: &Snapshot) -> Vec<String> {
     found
 }
 
-/// What clusterctl would leave behind, or refuse.
+/// Objects that clusterctl would leave behind, or refuse to move.
 fn of_objects(snapshot: &Snapshot, movable: &BTreeSet<String>) -> Vec<String> {
     let mut found = Vec::new();
     match &snapshot.cluster {
@@ -291,7 +296,7 @@ fn of_objects(snapshot: &Snapshot, movable: &BTreeSet<String>) -> Vec<String> {
     found
 }
 
-/// What a move would lose: a status is not moved, nor is a deletion.
+/// What a move would lose: neither a status nor a deletion is moved.
 fn of_members(snapshot: &Snapshot) -> Vec<String> {
     let status = snapshot.etcd.status.clone().unwrap_or_default();
     let mut found = Vec::new();
@@ -321,14 +326,14 @@ fn of_members(snapshot: &Snapshot) -> Vec<String> {
     found
 }
 
-/// Whether its controller has said that it does nothing.
+/// Whether its controller reports that it does nothing.
 #[must_use]
 pub fn says_paused(snapshot: &Snapshot) -> bool {
     snapshot.etcd.status.as_ref().is_some_and(|status| is_true(&status.conditions, PAUSED))
 }
 
-/// Why an EtcdCluster that has arrived may not go on yet: its controller has not found the same etcd again, with all
-/// members.
+/// Why an EtcdCluster in the target may not be resumed yet: its controller has not found the same etcd with all members
+/// again.
 #[must_use]
 pub fn not_found_again(snapshot: &Snapshot) -> Option<String> {
     let status = snapshot.etcd.status.clone().unwrap_or_default();

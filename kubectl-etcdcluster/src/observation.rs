@@ -1,6 +1,6 @@
-//! What the planner of the controller is given: an observation made from what the API server shows. Pure.
+//! The input of the controller's planner: an observation, made from the objects in the API server. Pure.
 //!
-//! The controller asks the members themselves; this program takes what the status says of them for what they would answer.
+//! The controller asks the members themselves. This program assumes that they would answer what the status says.
 
 use crate::snapshot::Snapshot;
 use api::etcd_cluster::{Health, MemberRole, MemberStatus};
@@ -15,7 +15,8 @@ use kube::ResourceExt;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// The observation of a snapshot, with `etcd` in place of its EtcdCluster. `template` is that of `etcd`'s spec.
+/// The observation of a snapshot, with `etcd` in place of its EtcdCluster. `template` is the one that `etcd`'s spec
+/// names.
 #[must_use]
 pub fn observation(snapshot: &Snapshot, etcd: EtcdCluster, template: Template) -> Observation {
     let cluster = match snapshot.cluster.clone().or_else(|| unread_cluster(snapshot)) {
@@ -25,8 +26,8 @@ pub fn observation(snapshot: &Snapshot, etcd: EtcdCluster, template: Template) -
     let uid = etcd.uid().unwrap_or_default();
     let status = etcd.status.clone().unwrap_or_default();
     let mut observation = Observation::new(snapshot.now, Arc::new(etcd), cluster);
-    // Secrets are not read: once etcd has come up, they are as its status says. Without the CA it is not known when
-    // that expires: CAs are good for ten years.
+    // This program reads no Secrets and assumes that they match the status once etcd has come up. So it does not know
+    // when the CA expires, and assumes that it does not: CAs are valid for ten years.
     let (expires, ca_expires) = (None, Some(Timestamp::MAX));
     observation.certificates = Certificates::Ca { control_plane_ca: true, staged_client: true, expires, ca_expires };
     observation.template = template;
@@ -54,7 +55,7 @@ pub fn observation(snapshot: &Snapshot, etcd: EtcdCluster, template: Template) -
     let fails = |member: &MemberStatus| Outcome::MemberFault(MemberFault::Closed(member.message.clone()));
     let strangers = strangers.map(|(id, member)| (*id, probe(snapshot.now, *id, member, fails(member))));
     observation.strangers = strangers.collect();
-    // More is not known of since when there has been a quorum.
+    // Nothing else says since when there has been a quorum.
     let well =
         status.members.iter().filter(|member| member.role == MemberRole::Voter && member.health == Health::Healthy);
     observation.voters_answer_since =
@@ -74,7 +75,7 @@ pub fn observation(snapshot: &Snapshot, etcd: EtcdCluster, template: Template) -
     observation
 }
 
-/// The Cluster that the EtcdCluster's label names, where Clusters may not be read: taken for one that is well.
+/// The Cluster in the EtcdCluster's label, if Clusters may not be read. It is assumed to be healthy.
 fn unread_cluster(snapshot: &Snapshot) -> Option<ClusterView> {
     let name = snapshot.etcd.labels().get(names::CLUSTER_NAME_LABEL).filter(|_| !snapshot.unread.is_empty())?;
     Some(ClusterView {
@@ -97,7 +98,7 @@ fn id(member: &MemberStatus) -> Option<u64> {
     u64::from_str_radix(&member.id, 16).ok()
 }
 
-/// As the init Secret has them.
+/// The voters as in the init Secret.
 fn voters(members: &[MemberStatus]) -> String {
     let voters = members.iter().filter(|member| member.role == MemberRole::Voter);
     let mut urls: Vec<&str> = voters.map(|member| member.client_url.as_str()).filter(|url| !url.is_empty()).collect();
@@ -127,7 +128,7 @@ fn outcome(id: u64, member: &MemberStatus, leader: u64, cluster_id: u64) -> Outc
     Outcome::Answered(Report { database_size, ..report(id, cluster_id, leader, learner, &member.version) })
 }
 
-/// What a member that is well says of itself.
+/// The report of a healthy member.
 #[must_use]
 pub fn report(member_id: u64, cluster_id: u64, leader: u64, learner: bool, version: &str) -> Report {
     let version = version.to_owned();
@@ -140,14 +141,14 @@ fn probe(now: Timestamp, id: u64, member: &MemberStatus, outcome: Outcome) -> Pr
     Probe { url: member.client_url.clone(), at: now, outcome, run, expected: Some(id) }
 }
 
-/// An observation that is good for comparing Machines with the spec, and for nothing else.
+/// An observation that serves to compare Machines with the spec, and for nothing else.
 #[must_use]
 pub fn for_comparing(snapshot: &Snapshot) -> Observation {
     let template = Template::Unknown("it is not needed".to_owned());
     observation(snapshot, snapshot.etcd.clone(), template)
 }
 
-/// Endpoints that API servers use, as the planner will read them.
+/// The endpoints in use, as the planner reads them.
 #[must_use]
 pub fn endpoints_in_use(etcd: &EtcdCluster) -> Option<&str> {
     let annotated = etcd.annotations().get(names::ENDPOINTS_IN_USE_ANNOTATION).map(String::as_str);

@@ -1,4 +1,4 @@
-//! What an edit would do, in words. Pure.
+//! The effect of an edit, in words. Pure.
 
 use crate::edit::Change;
 use crate::forecast::Forecast;
@@ -12,15 +12,15 @@ use etcd_cluster_controller::build::replaces_from;
 use etcd_cluster_controller::plan::WhyDeleted;
 use kube::ResourceExt;
 
-/// An edit of an EtcdCluster, and what comes of it.
+/// An edit of an EtcdCluster, and its effect.
 pub struct Edit<'a> {
-    /// What there is.
+    /// The existing objects.
     pub live: &'a Snapshot,
-    /// What there would be, with the defaults of the API server.
+    /// The edited EtcdCluster, with the defaults of the API server.
     pub edited: &'a EtcdCluster,
     /// The fields that differ.
     pub changes: &'a [Change],
-    /// What comes of it.
+    /// The effect of the edit.
     pub forecast: &'a Forecast,
 }
 
@@ -31,7 +31,7 @@ impl Edit<'_> {
         self.has_begun() && self.forecast.refused.is_some()
     }
 
-    /// All of it as lines.
+    /// The whole text, as lines.
     #[must_use]
     pub fn lines(&self) -> Vec<String> {
         let mut lines = self.head();
@@ -68,7 +68,7 @@ impl Edit<'_> {
         lines
     }
 
-    /// Names of Machines that are deleted for a reason.
+    /// Names of the Machines that are deleted for this reason.
     fn deleted(&self, why: WhyDeleted) -> Vec<&str> {
         let deleted = self.forecast.deleted.iter().filter(|(_, reason)| *reason == why);
         deleted.map(|(machine, _)| machine.as_str()).collect()

@@ -1,4 +1,4 @@
-//! All reads of what is shown, and the clock.
+//! All reads for the commands that show something, and the clock.
 
 use crate::snapshot::{Objects, Snapshot};
 use anyhow::{Context, Result, bail};
@@ -9,7 +9,7 @@ use kube::core::GroupVersionKind;
 use kube::discovery::{self, ApiResource};
 use kube::{Client, ResourceExt};
 
-/// What a snapshot may lack, and begins to say so with: EtcdadmConfigs.
+/// The beginning of the note of a snapshot that lacks EtcdadmConfigs.
 pub const CONFIGS: &str = "EtcdadmConfigs";
 
 /// Reads EtcdClusters and what belongs to them.
@@ -19,12 +19,12 @@ pub struct Reader {
     pub client: Client,
     /// Machine, in the version that the API server prefers.
     pub machines: ApiResource,
-    /// Cluster, likewise.
+    /// Cluster, in the version that the API server prefers.
     pub clusters: ApiResource,
 }
 
 impl Reader {
-    /// Asks which version of Cluster API is served.
+    /// Reads which version of Cluster API is served.
     ///
     /// # Errors
     /// When the API server does not answer, or has no Cluster API.
@@ -45,7 +45,7 @@ impl Reader {
     /// One EtcdCluster.
     ///
     /// # Errors
-    /// When it does not exist: the error says which ones do. When the API server does not answer.
+    /// When it does not exist: the error says which EtcdClusters do. When the API server does not answer.
     pub async fn one(&self, namespace: &str, name: &str) -> Result<Snapshot> {
         let etcd = self.etcd(namespace, name).await?;
         let objects = self.rest(vec![etcd], Some(namespace)).await?;
@@ -65,7 +65,7 @@ impl Reader {
     /// The EtcdCluster itself.
     ///
     /// # Errors
-    /// As [`Reader::one`].
+    /// The same as for [`Reader::one`].
     pub async fn etcd(&self, namespace: &str, name: &str) -> Result<EtcdCluster> {
         let etcds: Api<EtcdCluster> = Api::namespaced(self.client.clone(), namespace);
         let found = etcds.get_opt(name).await.map_err(explain);
@@ -84,7 +84,7 @@ impl Reader {
             machines: machines.map_err(explain).context("list Machines")?.items,
             ..Objects::default()
         };
-        // Less is known without them, and most of it is still worth showing.
+        // Without them less is known, but most of it is still worth showing.
         let configs = ApiResource::erase::<EtcdadmConfig>(&());
         let configs = dynamic(&self.client, namespace, &configs).list(&of_etcd).await;
         objects.configs = objects.unless_refused(CONFIGS, configs.map(|list| list.items))?;
@@ -131,7 +131,7 @@ pub fn now() -> Timestamp {
     Timestamp::now()
 }
 
-/// An answer of the API server, for people.
+/// An error of the API server, for users.
 #[must_use]
 pub fn explain(error: kube::Error) -> anyhow::Error {
     match error {
@@ -144,7 +144,7 @@ pub fn explain(error: kube::Error) -> anyhow::Error {
     }
 }
 
-/// What is said where an EtcdCluster does not exist.
+/// The message about an EtcdCluster that does not exist.
 #[must_use]
 pub fn missing(namespace: &str, name: &str, others: &[String]) -> String {
     let instead = match others {

@@ -1,13 +1,13 @@
-//! What a report leaves out of objects and lines of text: keys, passwords, tokens. Pure.
+//! Redacts objects and lines of text for a report: keys, passwords, tokens. Pure.
 //!
-//! It goes by the names of fields and by how values look, and leaves out too much rather than too little. A password that
-//! looks like a word, in a place of which nothing says that a password stands there, is not found.
+//! It looks at the names of fields and at the form of values, and redacts too much rather than too little. It does not
+//! find a password that looks like a word, in a place that does not indicate a password.
 
 use regex::{Captures, Regex};
 use serde_json::{Map, Value};
 use std::sync::LazyLock;
 
-/// Ends of the names of fields whose values are left out, in lower case and without punctuation and plural.
+/// Suffixes of the names of fields whose values are redacted: in lower case, in the singular, and without punctuation.
 const SECRET_NAMES: [&str; 25] = [
     "accesskey",
     "accesskeyid",
@@ -35,12 +35,12 @@ const SECRET_NAMES: [&str; 25] = [
     "token",
     "userdata",
 ];
-/// Of an object in such a field: what only refers to something stays.
+/// Fields that stay in an object that is the value of such a field, because they only refer to something.
 const REFERENCES: [&str; 9] =
     ["apiGroup", "apiVersion", "key", "kind", "name", "namespace", "optional", "secretName", "uid"];
-/// What nobody needs and repeats the rest: among it the manifest as it was applied.
+/// An annotation that nobody needs, because it repeats the rest: the manifest as it was applied.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
-/// A word of so many characters may be a key.
+/// A word of at least this many characters may be a key.
 const LONG: usize = 32;
 
 static PEM: LazyLock<Regex> =
@@ -63,7 +63,7 @@ fn pattern(text: &str) -> Regex {
     Regex::new(text).expect("it is a pattern")
 }
 
-/// Takes out of an object what a report leaves out.
+/// Redacts an object.
 pub fn object(object: &mut Value) {
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.remove("managedFields");
@@ -74,7 +74,7 @@ pub fn object(object: &mut Value) {
     value("", object);
 }
 
-/// A text without what looks like a key, a password or a token.
+/// Redacts a text: keys, passwords and tokens.
 #[must_use]
 pub fn text(text: &str) -> String {
     let text = PEM.replace_all(text, "(redacted: $1)");
@@ -87,7 +87,7 @@ pub fn text(text: &str) -> String {
     LONG_WORD.replace_all(&text, long_word).into_owned()
 }
 
-/// Lines, such as a log's, without the same. A name at the end of a line says nothing of the next one.
+/// Redacts lines, such as those of a log. A name at the end of a line says nothing about the next line.
 #[must_use]
 pub fn lines(found: &str) -> String {
     let found = PEM.replace_all(found, "(redacted: $1)");
@@ -96,11 +96,12 @@ pub fn lines(found: &str) -> String {
 
 fn long_word(found: &Captures<'_>) -> String {
     let all = found[0].to_owned();
-    // The digest of an image.
+    // The digest of an image stays.
     if found.get(1).is_some() || !looks_random(&found[2]) { all } else { "(redacted)".to_owned() }
 }
 
-/// Whether a long word can be a key: names of Kubernetes and paths have no capitals, words of programs no digits.
+/// Whether a long word may be a key. Names in Kubernetes and paths have no capitals, and words of programs have no
+/// digits.
 fn looks_random(word: &str) -> bool {
     let has = |is: fn(&char) -> bool| word.chars().any(|c| is(&c));
     let (digits, lower, upper) =
@@ -252,7 +253,7 @@ mod tests {
             prop_assert!(!shown.contains(&secret), "{shown}");
         }
 
-        /// Whatever has a name that says so.
+        /// Values with a name that says that they are secret.
         #[test]
         fn named_values_are_left_out(secret in "[A-Za-z0-9!$%*.:-]{6,20}", sep in "=|: ", name in "PASSWORD|my-token|api_key") {
             let shown = text(&format!("set {name}{sep}{secret} now"));

@@ -1,6 +1,7 @@
-//! What a snapshot amounts to: what `status -o json` prints, and what the tree is drawn from. Pure.
+//! The state of an EtcdCluster, derived from a snapshot: `status -o json` prints it, and the tree is made from it.
+//! Pure.
 //!
-//! The structure is documented in `docs/kubectl-plugin.md`: fields may be added to it, and are not renamed or removed.
+//! `docs/kubectl-plugin.md` documents the structure. Fields may be added to it, but not renamed or removed.
 
 mod conditions;
 mod deadlines;
@@ -18,7 +19,7 @@ use etcd_cluster_controller::build::version;
 use kube::ResourceExt;
 use serde::Serialize;
 
-/// How an EtcdCluster is.
+/// The state of an EtcdCluster.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Report {
@@ -29,9 +30,9 @@ pub struct Report {
     /// The Cluster that it is for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cluster: Option<String>,
-    /// All in one word.
+    /// The state in one word.
     pub phase: Phase,
-    /// How many of what there are.
+    /// Numbers of Machines and members.
     pub replicas: Replicas,
     /// Lowest etcd version that a member runs; empty before the first one has come up.
     pub version: String,
@@ -39,11 +40,11 @@ pub struct Report {
     pub wanted_version: String,
     /// Endpoints that are published to the control plane.
     pub endpoints: Vec<String>,
-    /// The conditions that are not as they are when all is well.
+    /// The conditions that do not have their normal status.
     pub conditions: Vec<Trouble>,
     /// The Machines and members, in the order in which they were made.
     pub seats: Vec<Seat>,
-    /// What comes by itself, and when, the next first.
+    /// The deadlines, the next one first.
     pub deadlines: Vec<Deadline>,
     /// What this report lacks, and why.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -54,13 +55,13 @@ pub struct Report {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Replicas {
-    /// Members that are wanted.
+    /// The wanted number of members.
     pub wanted: i32,
-    /// Machines, those on their way out included.
+    /// The number of Machines, including those that are being deleted.
     pub machines: usize,
-    /// Healthy voters.
+    /// The number of healthy voters.
     pub ready: i32,
-    /// Machines that match the spec, without those on their way out.
+    /// The number of Machines that match the spec, without those that are being deleted.
     pub up_to_date: i32,
 }
 
@@ -93,7 +94,7 @@ impl Report {
         }
     }
 
-    /// The condition that matters most at the moment; nothing if all is well.
+    /// The condition that matters most; nothing if all is well.
     #[must_use]
     pub fn hold(&self) -> Option<&Trouble> {
         self.conditions.first()

@@ -1,15 +1,15 @@
-//! Shows lines in place of the ones before; where nobody watches a terminal, prints what has changed.
+//! Shows lines in place of the previous ones. If the output is not a terminal, prints only what has changed.
 
 use std::io::{IsTerminal, Result, Write, stdout};
 
-/// Where lines are shown. On a terminal it is a screen of its own, which is left with [`Screen::leave`].
+/// Where lines are shown. On a terminal, this is the alternate screen, and [`Screen::leave`] leaves it.
 pub struct Screen {
     is_terminal: bool,
     shown: Vec<String>,
 }
 
 impl Screen {
-    /// Whether somebody watches, so that ages may count up.
+    /// Whether the output is a terminal, so that ages may be updated.
     #[must_use]
     pub fn is_terminal(&self) -> bool {
         self.is_terminal
@@ -31,7 +31,7 @@ impl Screen {
         Ok(())
     }
 
-    /// Goes back to the terminal as it was, and leaves the last lines there.
+    /// Returns to the terminal as it was, and prints the last lines there.
     ///
     /// # Errors
     /// When they cannot be written.
@@ -46,16 +46,16 @@ impl Screen {
 
     fn draw(&self, out: &mut impl Write, lines: &[String]) -> Result<()> {
         if self.shown.is_empty() {
-            // A screen of its own, without a cursor and without wrapping.
+            // The alternate screen, without a cursor and without line wrapping.
             write!(out, "\x1b[?1049h\x1b[?25l\x1b[?7l")?;
         }
-        // From the top, and whatever was longer before is cleared.
+        // Starts at the top, and clears what remains of longer lines.
         write!(out, "\x1b[H")?;
         lines.iter().try_for_each(|line| write!(out, "{line}\x1b[K\r\n"))?;
         write!(out, "\x1b[J")
     }
 
-    /// Lines that were not there before; below the line that says whose they are.
+    /// Prints the lines that are new, below the title of their object.
     fn print_new(&self, out: &mut impl Write, lines: &[String]) -> Result<()> {
         let mut title = None;
         for line in lines {

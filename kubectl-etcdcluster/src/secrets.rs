@@ -1,4 +1,5 @@
-//! What may be told of a Secret: its name, the names and lengths of its values, and the public part of certificates. Pure.
+//! The parts of a Secret that may be shown: its name, the names and lengths of its values, and the public part of
+//! certificates. Pure.
 
 use crate::certificates::{Certificate, certificates};
 use k8s_openapi::api::core::v1::Secret;
@@ -18,9 +19,9 @@ pub struct SecretSummary {
     /// Type, such as `cluster.x-k8s.io/secret`.
     #[serde(rename = "type")]
     pub type_: String,
-    /// When it was made.
+    /// When it was created.
     pub created: Option<Timestamp>,
-    /// It is being deleted.
+    /// Whether it is being deleted.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub deleting: bool,
     /// Labels.
@@ -31,11 +32,11 @@ pub struct SecretSummary {
     pub keys: BTreeMap<String, ValueSummary>,
 }
 
-/// A value of a Secret without what it is.
+/// A value of a Secret, without its content.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ValueSummary {
-    /// How long it is.
+    /// Its length.
     pub bytes: usize,
     /// The certificates in it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -43,7 +44,7 @@ pub struct ValueSummary {
 }
 
 impl SecretSummary {
-    /// What may be told of it.
+    /// The parts of a Secret that may be shown.
     #[must_use]
     pub fn new(secret: &Secret) -> Self {
         let values = secret.data.iter().flatten().map(|(key, value)| {

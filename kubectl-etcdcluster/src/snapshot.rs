@@ -1,4 +1,4 @@
-//! What was read of an EtcdCluster, as plain data. Pure.
+//! All that was read of an EtcdCluster, as plain data. Pure.
 
 use api::etcdadm_config::EtcdadmConfigSpec;
 use api::{EtcdCluster, names};
@@ -22,9 +22,9 @@ pub struct Snapshot {
     pub cluster: Option<ClusterView>,
     /// Its Machines, in the order in which they were made.
     pub machines: Vec<Machine>,
-    /// What the Machines were made from, by name of the Machine.
+    /// The config that each Machine was made from, by name of the Machine.
     pub configs: BTreeMap<String, EtcdadmConfigSpec>,
-    /// The learner limits that these say, by name of the Machine.
+    /// The learner limits in these configs, by name of the Machine.
     pub learner_limits: BTreeMap<String, String>,
     /// What could not be read, and why.
     pub unread: Vec<String>,
@@ -33,7 +33,7 @@ pub struct Snapshot {
 /// A Machine of etcd.
 #[derive(Clone, Debug)]
 pub struct Machine {
-    /// What the controllers read of it as well.
+    /// The data that the controllers read too.
     pub view: MachineView,
     /// Its phase, in Cluster API's words.
     pub phase: String,

@@ -1,4 +1,4 @@
-//! Times, sizes and columns for people. Pure.
+//! Times, sizes and columns for users. Pure.
 
 use k8s_openapi::jiff::Timestamp;
 
@@ -7,12 +7,12 @@ use k8s_openapi::jiff::Timestamp;
 pub enum Times {
     /// As ages at this moment, such as `5m`.
     Ages(Timestamp),
-    /// As points in time: what is printed stays true, and lines change only when something has happened.
+    /// As absolute times: the output stays true, and lines change only when something has happened.
     Points,
 }
 
 impl Times {
-    /// For how long something has been so, or since when.
+    /// How long something has been so, or since when.
     #[must_use]
     pub fn since(self, since: Timestamp) -> String {
         match self {
@@ -21,7 +21,7 @@ impl Times {
         }
     }
 
-    /// How long ago something was, or when.
+    /// How long ago something happened, or when.
     #[must_use]
     pub fn ago(self, at: Timestamp) -> String {
         match self {
@@ -40,7 +40,7 @@ impl Times {
     }
 }
 
-/// Seconds as kubectl shows ages: the two largest units below a day at most.
+/// Seconds in kubectl's format for ages: one unit or two, such as `5m` or `2d5h`.
 #[must_use]
 pub fn span(seconds: i64) -> String {
     let seconds = seconds.max(0);

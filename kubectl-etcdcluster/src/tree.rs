@@ -58,8 +58,8 @@ fn head(report: &Report, times: Times) -> Vec<String> {
     if !report.endpoints.is_empty() {
         lines.push(bar(format!("endpoints {}", report.endpoints.join(", "))));
     }
-    // The one that matters most stands at the end, with what it waits for; and what a Machine on its way out waits for, below
-    // that Machine.
+    // The most important condition is shown at the end of the tree, with what it waits for. What a Machine that is
+    // being deleted waits for is shown below that Machine.
     let told = report.seats.iter().any(|seat| seat.deleting.as_ref().is_some_and(|going| !going.waits_for.is_empty()));
     let leaving = report.conditions.iter().find(|trouble| told && trouble.type_ == MACHINES_DELETING);
     let leaving = leaving.map_or("", |trouble| trouble.message.as_str());
@@ -67,7 +67,7 @@ fn head(report: &Report, times: Times) -> Vec<String> {
     lines
 }
 
-/// A condition as a sentence, what matters first.
+/// A condition as a sentence, the most important part first.
 #[must_use]
 pub fn says(trouble: &Trouble, times: Times) -> String {
     let since = times.since(trouble.since.0);

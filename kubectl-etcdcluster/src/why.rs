@@ -1,4 +1,5 @@
-//! Why an EtcdCluster is as it is: the decision, the rule behind it, the evidence, the next deadline, and what to do. Pure.
+//! Why an EtcdCluster is in its state: the decision, the rule behind it, the evidence, the next deadline, and what to
+//! do. Pure.
 
 pub mod advice;
 
@@ -20,17 +21,17 @@ use kube::ResourceExt;
 pub struct Event {
     /// When it was last seen.
     pub at: Time,
-    /// It warns.
+    /// Whether it is a warning.
     pub warning: bool,
     /// Its reason.
     pub reason: String,
     /// Kind and name of the object.
     pub about: String,
-    /// What it says.
+    /// Its message.
     pub note: String,
 }
 
-/// Events that are shown at most.
+/// The maximum number of events that are shown.
 const EVENTS: usize = 12;
 
 /// The explanation.
@@ -62,10 +63,10 @@ fn section(lines: &mut Vec<String>, title: &str, content: Vec<String>) {
     }
 }
 
-/// What is known about the conditions that are not well, that of the one that matters most first, each text once.
+/// The texts about the conditions that do not have their normal status, the most important one first, each text once.
 fn told(report: &Report, text: fn(Advice) -> &'static str) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
-    // Without those that follow from others.
+    // Conditions that follow from others are left out.
     for trouble in report.hold().cloned().into_iter().chain(others(&report.conditions)) {
         let text = text(advice(&trouble.reason)).replace("NAMESPACE", &report.namespace).replace("NAME", &report.name);
         if !text.is_empty() && !found.contains(&text) {
@@ -97,7 +98,7 @@ fn evidence(snapshot: &Snapshot, report: &Report, times: Times) -> Vec<String> {
     found
 }
 
-/// What the status has written down.
+/// The records in the status.
 fn recorded(snapshot: &Snapshot, times: Times) -> Vec<String> {
     let mut found = Vec::new();
     let Some(status) = &snapshot.etcd.status else { return found };
@@ -150,7 +151,7 @@ fn annotations(snapshot: &Snapshot) -> Vec<String> {
     let mut found = Vec::new();
     let lists = EndpointLists::parse(endpoints_in_use(etcd).unwrap_or_default());
     let published = etcd.status.as_ref().map_or("", |status| status.endpoints.as_str());
-    // One list that is the published one is how it is when nothing happens.
+    // A single list that equals the published one is normal when nothing happens.
     if lists.iter().count() > 1 || lists.iter().any(|list| *list != api::endpoints::parse_list(published)) {
         let mut text =
             format!("annotation endpoints-in-use: API servers may use {}", count(lists.iter().count(), "list"));

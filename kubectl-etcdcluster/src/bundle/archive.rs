@@ -7,14 +7,14 @@ use flate2::write::GzEncoder;
 use k8s_openapi::jiff::Timestamp;
 use tar::{Builder, Header};
 
-/// Name of a report, without an ending.
+/// The name of a report, without a file extension.
 #[must_use]
 pub fn name(etcd: &str, now: Timestamp) -> String {
     let time: String = format!("{now:.0}").chars().filter(|c| !matches!(c, '-' | ':')).collect();
     format!("etcdcluster-report-{etcd}-{time}")
 }
 
-/// The files as tar.gz, in a folder of this name. The same files make the same bytes.
+/// The files as a tar.gz, in a folder with this name. The same files always result in the same bytes.
 ///
 /// # Errors
 /// When a path is too long for an archive.

@@ -1,4 +1,4 @@
-//! The page that says what is in a report, and what is not.
+//! The page that says what a report contains, and what it leaves out.
 
 use super::Material;
 use crate::facts::PROVIDER_LABEL;
@@ -6,7 +6,7 @@ use crate::redact;
 use crate::text::count;
 use kube::ResourceExt;
 
-/// What every report says.
+/// The text that every report has.
 const LEFT_OUT: &str = "\
 ## What was left out, and why
 

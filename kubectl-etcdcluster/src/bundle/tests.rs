@@ -1,4 +1,4 @@
-//! A whole report, and that nothing secret is in it.
+//! A whole report, and the proof that it contains no secret.
 
 use super::*;
 use crate::fixture::{NOW, Scene};
@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use serde_json::json;
 use std::io::Read as _;
 
-/// A report on a cluster in which `secret` stands wherever one may stand.
+/// A report on a cluster with `secret` in every place that may hold a secret.
 fn material(secret: &str) -> Material {
     let mut scene = Scene::new(3);
     scene.fails(1, "2026-11-23T07:59:20Z");
@@ -59,7 +59,7 @@ fn material(secret: &str) -> Material {
     }
 }
 
-/// As in a file of a shell: one file after the other, with its path above.
+/// All files in one text, each below its path.
 fn whole(files: &[File]) -> String {
     files.iter().map(|file| format!("==== {}\n{}", file.path, file.text)).collect()
 }
@@ -90,7 +90,7 @@ fn an_archive_has_the_files_and_is_the_same_every_time() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
 
-    /// Whatever the secret is, neither it nor its encoding is in any file.
+    /// No file contains the secret or its encoding, whatever the secret is.
     #[test]
     fn no_secret_is_in_a_report(secret in "[A-Za-z0-9][A-Za-z0-9!$%*.~-]{7,40}") {
         let all = whole(&files(&material(&secret)));

@@ -1,6 +1,6 @@
-//! `__complete`: what kubectl asks a plugin for completions with, by a program `kubectl_complete-etcdcluster`. The
-//! answer has the form of Cobra: one candidate a line, and a number at the end that says whether files come into
-//! question too.
+//! `__complete`: kubectl runs it for the completions of a plugin, through a program `kubectl_complete-etcdcluster`. The
+//! output has Cobra's format: one candidate per line, and a number at the end that says whether file names are
+//! candidates too.
 
 use crate::cli::Cli;
 use crate::connection::Options;
@@ -11,7 +11,7 @@ use kube::api::ListParams;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// A person who has pressed a key does not wait for longer.
+/// A user who has pressed Tab waits no longer than this.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Cobra's directives.
 const FILES: &str = ":0";
@@ -39,16 +39,16 @@ pub async fn run(arguments: Arguments) -> ExitCode {
     let begun = arguments.words.last().map_or("", String::as_str);
     lines.retain(|candidate| candidate.starts_with(begun));
     lines.push(directive.to_owned());
-    // There is nobody to report a failure to.
+    // If this fails, the failure cannot be reported to anybody.
     let _ = super::print(&lines);
     ExitCode::SUCCESS
 }
 
-/// What may stand in place of the last word.
+/// The candidates for the last word.
 enum Candidates {
     Words(Vec<String>),
     Files,
-    /// Names of EtcdClusters of this API server and namespace.
+    /// Names of EtcdClusters in this namespace of this API server.
     Names(Options),
 }
 
@@ -64,7 +64,7 @@ fn candidates(words: &[String]) -> Candidates {
     let mut words = before.iter();
     while let Some(word) = words.next() {
         if let Some(flag) = with_value(command, word) {
-            // A flag at the end waits for its value.
+            // A flag at the end expects its value.
             let Some(value) = words.next() else { return values(flag) };
             match flag.get_id().as_str() {
                 "namespace" => options.namespace = Some(value.clone()),
@@ -91,7 +91,7 @@ fn candidates(words: &[String]) -> Candidates {
     }
 }
 
-/// The flag that a word is, if it takes a value that is another word.
+/// The flag that a word is, if the flag takes its value from the next word.
 fn with_value<'a>(command: &'a Command, word: &str) -> Option<&'a Arg> {
     let name = word.strip_prefix('-')?;
     let is_it = |argument: &&Arg| match name.strip_prefix('-') {
@@ -101,7 +101,7 @@ fn with_value<'a>(command: &'a Command, word: &str) -> Option<&'a Arg> {
     command.get_arguments().find(is_it).filter(|argument| argument.get_action().takes_values())
 }
 
-/// The values that an argument may have. One that may have any is taken for the name of a file.
+/// The possible values of an argument. For an argument that names a file, they are file names.
 fn values(argument: &Arg) -> Candidates {
     let values = argument.get_possible_values();
     let is_file =

@@ -15,7 +15,7 @@ pub struct Arguments {
     pub shell: Shell,
 }
 
-/// Prints it.
+/// Prints the script.
 #[must_use]
 pub fn run(arguments: &Arguments) -> ExitCode {
     let mut command = Cli::command().bin_name(PROGRAM);

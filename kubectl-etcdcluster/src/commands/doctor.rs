@@ -39,10 +39,10 @@ pub struct Arguments {
     pub dial: bool,
 }
 
-/// Looks, and says what was seen.
+/// Runs the checks, and prints their findings.
 ///
 /// # Errors
-/// When there is no such file or EtcdCluster, or the API server does not answer at all.
+/// When the file or the EtcdCluster does not exist, or the API server does not answer at all.
 pub async fn run(arguments: Arguments, options: &Options) -> Result<ExitCode> {
     let file = arguments.filename.as_deref().map(super::read).transpose()?;
     let file = file.as_deref().map(documents).transpose()?;
@@ -79,7 +79,7 @@ pub async fn run(arguments: Arguments, options: &Options) -> Result<ExitCode> {
     Ok(if is_ill { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// What members tell to the client certificate for Prometheus.
+/// The metrics that members return to the client certificate for Prometheus.
 async fn metrics(client: &Client, subject: &Subject, live: &Value) -> Read<Vec<MemberMetrics>> {
     if live.pointer("/spec/metricsClientSecret") != Some(&Value::Bool(true)) {
         return Err("spec.metricsClientSecret is not true".to_owned());
@@ -90,20 +90,20 @@ async fn metrics(client: &Client, subject: &Subject, live: &Value) -> Read<Vec<M
     ask_metrics(live, &secret).await.map_err(|why| format!("Secret {name}: {why}"))
 }
 
-/// One that is there.
+/// An EtcdCluster that exists.
 async fn existing(client: &Client, namespace: &str, name: &str) -> Result<Sought> {
     let etcd = Reader::new(client.clone()).await?.etcd(namespace, name).await?;
     let etcd = crate::gather::typed(&etcd);
     Ok(Sought { namespace: namespace.to_owned(), live: Some(etcd.clone()), etcd, file: Vec::new() })
 }
 
-/// Those of a file, with what is there already.
+/// The EtcdClusters in a file, each with the existing object.
 async fn of_file(client: &Client, namespace: &str, file: Vec<Value>) -> Result<Vec<Sought>> {
     let mut found = Vec::new();
     for etcd in file.iter().filter(|object| is_etcd_cluster(object)) {
         let name = etcd["metadata"]["name"].as_str().context("an EtcdCluster has no metadata.name")?;
         let namespace = etcd["metadata"]["namespace"].as_str().unwrap_or(namespace).to_owned();
-        // Before anything is installed there is none.
+        // Before the provider is installed, none exists.
         let mut gatherer = Gatherer::new(client.clone(), &namespace);
         let live = gatherer.object(api::names::ETCD_CLUSTER_GROUP, "EtcdCluster", name).await.ok().flatten();
         found.push(Sought { namespace, etcd: etcd.clone(), live, file: file.clone() });

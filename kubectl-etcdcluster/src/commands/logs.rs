@@ -1,4 +1,4 @@
-//! `logs`: the manager's lines about an EtcdCluster, and how to get at the consoles of its machines.
+//! `logs`: the manager's log lines about an EtcdCluster, and how to reach the consoles of its machines.
 
 use super::print;
 use crate::connection::{Connection, Options};
@@ -18,10 +18,10 @@ pub struct Arguments {
     pub tail: i64,
 }
 
-/// Prints them.
+/// Prints the lines.
 ///
 /// # Errors
-/// When the EtcdCluster cannot be read. A log that cannot be read is named.
+/// When the EtcdCluster cannot be read. If a log cannot be read, the output names it.
 pub async fn run(arguments: Arguments, options: &Options) -> Result<ExitCode> {
     let Connection { client, namespace } = options.connect().await?;
     let snapshot = Reader::new(client.clone()).await?.one(&namespace, &arguments.name).await?;
@@ -42,7 +42,7 @@ pub async fn run(arguments: Arguments, options: &Options) -> Result<ExitCode> {
         }
     }
     notes.extend(consoles(&snapshot));
-    // Lines of logs alone are on the standard output.
+    // Only lines of logs go to standard output.
     notes.iter().for_each(|note| eprintln!("{note}"));
     Ok(ExitCode::SUCCESS)
 }

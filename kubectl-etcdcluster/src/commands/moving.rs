@@ -1,5 +1,5 @@
-//! `move`: `clusterctl move`, with what it takes to have etcd moved too. The same command again continues where one was
-//! interrupted.
+//! `move`: `clusterctl move`, with all that is needed to move etcd too. If a move was interrupted, the same command
+//! continues it.
 
 mod place;
 mod turn;
@@ -19,11 +19,12 @@ use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
 use tokio::process::Command;
 use turn::Turn;
 
-/// How long the controllers of the source have to say that they are paused.
+/// How long the controllers of the source may take to report that they are paused.
 const PAUSE_TIMEOUT: Duration = Duration::from_secs(120);
-/// How long those of the target have to find all members again: machines, addresses, certificates, answers.
+/// How long the controllers of the target may take to find all members again: machines, addresses, certificates,
+/// answers.
 const FIND_TIMEOUT: Duration = Duration::from_secs(600);
-/// Between two looks.
+/// Pause between two checks.
 const POLL: Duration = Duration::from_secs(1);
 
 /// Arguments of `move`.
@@ -49,10 +50,10 @@ pub struct Arguments {
     pub undo: bool,
 }
 
-/// Moves, or goes on with it.
+/// Begins or continues a move.
 ///
 /// # Errors
-/// When something keeps it from beginning, or it stops on the way: the error says how to go on.
+/// When something prevents the move from beginning, or the move stops on the way: then the error says how to continue.
 pub async fn run(arguments: Arguments, options: &Options) -> Result<ExitCode> {
     let source = Place::connect(options).await.context("the management cluster to move from")?;
     let there = Options {
@@ -75,7 +76,7 @@ pub async fn run(arguments: Arguments, options: &Options) -> Result<ExitCode> {
     let mut turn = Turn::take(&source).await?;
     let done = tokio::select! {
         done = act(&source, &target, (&arguments, options)) => done,
-        // clusterctl is killed with what has begun it.
+        // clusterctl is killed when the command that started it stops.
         lost = turn.keep() => Err(lost.context("this command has stopped; the same again goes on")),
     };
     turn.end().await;
@@ -87,7 +88,7 @@ const UNCLEAR: &str = "both management clusters have Clusters in this namespace,
 const GIVING_UP: &str =
     "what was made in the target is being taken away there: --undo goes on with that, and then lets the source go on";
 
-/// Does what is to be done, which the one who had the turn before may have changed.
+/// Does what is left to do. It reads the progress again, because the previous holder of the Lease may have changed it.
 async fn act(source: &Place, target: &Place, how: (&Arguments, &Options)) -> Result<ExitCode> {
     let progress = progress_of(source, target).await?;
     if how.0.undo {
@@ -102,7 +103,7 @@ async fn act(source: &Place, target: &Place, how: (&Arguments, &Options)) -> Res
         Progress::GivingUp => bail!("{GIVING_UP}"),
         Progress::NotBegun => make(source, target, how).await?,
         Progress::Created => {
-            // clusterctl would have the source go on for as long as it writes over what is there.
+            // clusterctl would let the source run while it overwrites existing objects in the target.
             say("Taking away what an earlier attempt has made in the target.")?;
             clear(source, target).await.context(GIVING_UP)?;
             make(source, target, how).await?;
@@ -127,7 +128,7 @@ async fn progress_of(source: &Place, target: &Place) -> Result<Progress> {
     Ok(progress(&source.side().await?, &target.side().await?))
 }
 
-/// Says whether it could be moved.
+/// Prints whether a move is possible.
 async fn dry_run(source: &Place, target: &Place, progress: Progress) -> Result<ExitCode> {
     let found = match progress {
         Progress::Nothing => vec!["there is no Cluster in the namespace".to_owned()],
@@ -147,14 +148,14 @@ async fn dry_run(source: &Place, target: &Place, progress: Progress) -> Result<E
     Ok(ExitCode::FAILURE)
 }
 
-/// Takes away what has been made in the target, and lets the source go on.
+/// Deletes the objects that the move has made in the target, and resumes the source.
 async fn give_up(source: &Place, target: &Place, progress: Progress) -> Result<ExitCode> {
     ensure!(progress != Progress::Unclear, "{UNCLEAR}");
     ensure!(
         !matches!(progress, Progress::Leaving | Progress::Arrived),
         "something has left the source already; {GO_ON}"
     );
-    // What the target has of the same names is not of a move that was never begun.
+    // Objects with the same names in the target do not belong to a move that has never begun.
     let is_begun = matches!(progress, Progress::Created | Progress::GivingUp) || source.side().await?.moving;
     ensure!(is_begun, "no move is under way in namespace {}", source.namespace);
     let again = "the same command again goes on with giving up";
@@ -164,7 +165,7 @@ async fn give_up(source: &Place, target: &Place, progress: Progress) -> Result<E
     Ok(ExitCode::SUCCESS)
 }
 
-/// What keeps a move from beginning.
+/// All that prevents a move from beginning.
 async fn obstacles(source: &Place, target: &Place) -> Result<Vec<String>> {
     let (resources, known) = (source.movable(), target.movable());
     let movable: BTreeSet<String> = resources.keys().filter(|kind| known.contains_key(*kind)).cloned().collect();
@@ -183,7 +184,7 @@ async fn obstacles(source: &Place, target: &Place) -> Result<Vec<String>> {
     Ok(found)
 }
 
-/// Has clusterctl make everything in the target, and delete it in the source. The target has nothing of it yet.
+/// Lets clusterctl make all objects in the target and delete them in the source. The target has none of them yet.
 async fn make(source: &Place, target: &Place, how: (&Arguments, &Options)) -> Result<()> {
     let found = obstacles(source, target).await?;
     if !found.is_empty() {
@@ -200,18 +201,18 @@ async fn make(source: &Place, target: &Place, how: (&Arguments, &Options)) -> Re
     if progress_of(source, target).await.with_context(|| format!("{error:#}; {unknown}"))? == Progress::NotBegun {
         let back = "taking back what was done: --undo goes on with that";
         if has_run {
-            // What clusterctl makes first may tell nothing, such as a ClusterClass.
+            // The first objects that clusterctl makes, such as a ClusterClass, may not count as progress.
             clear(source, target).await.context(back)?;
         }
         release(source).await.context(back)?;
         return Err(error.context("nothing was moved, and the source is as it was"));
     }
-    // clusterctl may have failed before it has paused them again.
+    // clusterctl may have failed before it paused the Clusters again.
     source.pause_clusters().await.with_context(|| format!("{error:#}; {unknown}"))?;
     Err(error.context(GO_ON))
 }
 
-/// Pauses etcd, and has clusterctl take its Machines for ones that work. What was begun in between is not moved.
+/// Pauses etcd, and sets on its Machines the Node that clusterctl requires. Fails if something has begun meanwhile.
 async fn prepare(source: &Place, target: &Place) -> Result<()> {
     say("Pausing etcd in the source.")?;
     source.pause_etcds(true).await?;
@@ -225,14 +226,14 @@ async fn prepare(source: &Place, target: &Place) -> Result<()> {
     })
     .await?;
     source.set_nodes(true).await?;
-    // clusterctl moves no Cluster that is paused: it has paused those of an earlier attempt itself.
+    // clusterctl moves no paused Cluster, and an earlier run of clusterctl leaves its Clusters paused.
     source.resume_clusters().await?;
     // Another clusterctl may have begun, from another computer or without this command.
     ensure!(progress_of(source, target).await? == Progress::NotBegun, "somebody else has made something in the target");
     Ok(())
 }
 
-/// Waits until the provider's manager has said that it does nothing to etcd.
+/// Waits until the provider's manager reports that it does nothing to etcd.
 async fn until_etcd_is_paused(place: &Place) -> Result<()> {
     until(PAUSE_TIMEOUT, async || {
         let snapshots = place.snapshots().await?;
@@ -242,9 +243,9 @@ async fn until_etcd_is_paused(place: &Place) -> Result<()> {
     .await
 }
 
-/// Runs clusterctl. It has to end with this command, or two of them would be at work when it is run again. It is killed
-/// where this command stops by itself; where this is killed, it dies of the next line that it writes, as nobody reads
-/// that: so it says each object.
+/// Runs clusterctl, which has to end with this command: otherwise another run would start a second one beside it. If
+/// this command stops by itself, it kills clusterctl. If this command is killed, clusterctl dies when it writes its
+/// next line, because nobody reads its output. Therefore it has to log each object (`-v 1`).
 async fn clusterctl(namespace: &str, (arguments, options): (&Arguments, &Options)) -> Result<()> {
     let mut command = Command::new(&arguments.clusterctl);
     command.args(["move", "-v", "1", "--namespace", namespace, "--to-kubeconfig"]).arg(&arguments.to_kubeconfig);
@@ -266,7 +267,7 @@ async fn clusterctl(namespace: &str, (arguments, options): (&Arguments, &Options
     Ok(())
 }
 
-/// Shows what a program says, line by line.
+/// Prints the output of a program, line by line.
 async fn show(output: Option<impl AsyncRead + Unpin>) -> Result<()> {
     let Some(output) = output else { return Ok(()) };
     let mut lines = BufReader::new(output).lines();
@@ -276,10 +277,10 @@ async fn show(output: Option<impl AsyncRead + Unpin>) -> Result<()> {
     Ok(())
 }
 
-/// Takes away in the target whatever the source has too: the move has made it there. Both sides are paused, and the
-/// admission policy in the target wants to have heard that.
+/// Deletes all objects in the target that the source has too, because the move has made them there. Both sides are
+/// paused, and the admission policy in the target requires that its controller has reported the pause.
 async fn clear(source: &Place, target: &Place) -> Result<()> {
-    // A target without the provider has nothing that could say so.
+    // In a target without the provider, no controller could report it.
     if !target.side().await?.left().is_empty() {
         until_etcd_is_paused(target).await.context("in the target")?;
     }
@@ -289,7 +290,7 @@ async fn clear(source: &Place, target: &Place) -> Result<()> {
     Ok(())
 }
 
-/// Ends what was prepared in the source, which goes on.
+/// Reverts the preparations in the source, and resumes it.
 async fn release(source: &Place) -> Result<()> {
     source.set_nodes(false).await?;
     source.pause_machines(false).await?;
@@ -297,8 +298,8 @@ async fn release(source: &Place) -> Result<()> {
     source.pause_etcds(false).await
 }
 
-/// Lets the target go on: Cluster API first, so that it tells where the machines are, and etcd's controller when that has
-/// found all members again.
+/// Resumes the target: first Cluster API, so that it reports the addresses of the machines, and etcd's controller when
+/// it has found all members again.
 async fn finish(target: &Place) -> Result<()> {
     say("Everything is in the target. Waiting until its manager has found all members again.")?;
     target.resume_clusters().await?;
@@ -311,7 +312,7 @@ async fn finish(target: &Place) -> Result<()> {
     target.pause_etcds(false).await
 }
 
-/// Looks until there is no reason to wait any more.
+/// Checks until there is no more reason to wait.
 async fn until(limit: Duration, mut look: impl AsyncFnMut() -> Result<Option<String>>) -> Result<()> {
     let begun = Instant::now();
     while let Some(why) = look().await? {

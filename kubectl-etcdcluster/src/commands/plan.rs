@@ -32,10 +32,10 @@ pub struct Arguments {
     pub field_manager: String,
 }
 
-/// Tells it.
+/// Prints what the manifest would do.
 ///
 /// # Errors
-/// When there is no such file or EtcdCluster in it, or the API server does not answer.
+/// When the file does not exist or has no EtcdCluster, or the API server does not answer.
 pub async fn run(arguments: Arguments, options: &Options) -> Result<ExitCode> {
     let path = arguments.filename.display().to_string();
     let text = super::read(&arguments.filename)?;
@@ -131,12 +131,12 @@ impl Candidate<'_> {
 
     fn refused(&self, message: &str) -> Outcome {
         let title = format!("EtcdCluster {}/{}: the API server refuses it:", self.namespace, self.name);
-        // Before that stands the whole object.
+        // The whole object precedes this text.
         let message = message.rfind(UNKNOWN_FIELDS).map_or(message, |start| &message[start..]);
         Outcome { lines: vec![title, format!("  {message}")], refused: true }
     }
 
-    /// The template of the edited spec, and what is to be said of it.
+    /// The template of the edited spec, and a note about it, if there is one to make.
     async fn template(&self, edited: &EtcdCluster) -> (Template, Option<String>) {
         let wanted = &edited.spec.infrastructure_template;
         let what = format!("{} {}", wanted.kind, wanted.name);
@@ -165,11 +165,11 @@ impl Candidate<'_> {
     }
 }
 
-/// How the API server begins what it says of unknown fields.
+/// How the API server begins its text about unknown fields.
 const UNKNOWN_FIELDS: &str = "strict decoding error: ";
 
-/// Whether an answer is about what was sent: a schema or rule, a policy or webhook, a conflict. A server-side apply
-/// with an unknown field is answered with an internal error.
+/// Whether an answer is about the manifest: a schema or rule, a policy or webhook, a conflict. To a server-side apply
+/// with an unknown field, the API server answers with an internal error.
 fn is_refusal(status: &Status) -> bool {
     matches!(status.code, 400 | 403 | 409 | 422) || status.message.contains("field not declared in schema")
 }

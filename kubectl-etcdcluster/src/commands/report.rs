@@ -35,10 +35,11 @@ pub struct Arguments {
     pub out: Option<PathBuf>,
 }
 
-/// Writes it, and says where.
+/// Writes the report, and prints where it is.
 ///
 /// # Errors
-/// When the EtcdCluster cannot be read, or the report cannot be written. What else cannot be read is named in the report.
+/// When the EtcdCluster cannot be read, or the report cannot be written. The report names anything else that cannot be
+/// read.
 pub async fn run(arguments: Arguments, options: &Options) -> Result<ExitCode> {
     let Connection { client, namespace } = options.connect().await?;
     let material = Collection::of(client, &namespace, &arguments.name).await?;
@@ -147,7 +148,7 @@ impl Collection {
         self.objects(names::BOOTSTRAP_GROUP, "EtcdadmConfig", &format!("{}={name}", names::ETCD_CLUSTER_LABEL)).await;
     }
 
-    /// The Cluster, what it refers to, and its Machines with their infrastructure.
+    /// The Cluster, the objects that it refers to, and its Machines with their infrastructure.
     async fn of_cluster(&mut self, name: &str) {
         let of_cluster = format!("{}={name}", names::CLUSTER_NAME_LABEL);
         self.object(names::CLUSTER_GROUP, "Cluster", name).await;
@@ -181,7 +182,7 @@ impl Collection {
         found.into_iter().filter(is_of_them).filter_map(event).collect()
     }
 
-    /// Deployments and Pods of this provider: the managers, and the Pods' logs.
+    /// The Deployments and Pods of this provider. Returns the managers, and the logs of the Pods.
     async fn managers(&mut self) -> (Vec<Manager>, Vec<Log>) {
         let deployments = self.gatherer.deployments(PROVIDER_LABEL).await;
         let deployments = self.or_note("the manager's Deployment", deployments);

@@ -1,4 +1,4 @@
-//! `rollout pause|resume|restart`: three narrow patches, and what comes of them.
+//! `rollout pause|resume|restart`: three narrow patches, and their effects.
 
 use super::print;
 use crate::FIELD_MANAGER;
@@ -42,10 +42,10 @@ pub struct Target {
     pub name: String,
 }
 
-/// Does it, and says what comes of it.
+/// Applies the patch, and prints its effect.
 ///
 /// # Errors
-/// When there is no such EtcdCluster, or the API server refuses.
+/// When the EtcdCluster does not exist, or the API server refuses the patch.
 pub async fn run(arguments: Arguments, options: &Options) -> Result<ExitCode> {
     let Connection { client, namespace } = options.connect().await?;
     let reader = Reader::new(client).await?;
@@ -66,10 +66,10 @@ pub async fn run(arguments: Arguments, options: &Options) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A change, and what is said about it.
+/// A change, and the messages about it.
 #[derive(Debug, PartialEq)]
 struct Change {
-    /// The merge patch; nothing if it is so already.
+    /// The merge patch; nothing if there is nothing to change.
     patch: Option<Value>,
     says: Vec<String>,
 }
@@ -144,7 +144,7 @@ fn title(snapshot: &Snapshot) -> String {
     format!("EtcdCluster {}/{}", snapshot.etcd.namespace().unwrap_or_default(), snapshot.etcd.name_any())
 }
 
-/// What names it on the command line.
+/// The arguments that name it on the command line.
 fn arguments(snapshot: &Snapshot) -> String {
     format!("{} -n {}", snapshot.etcd.name_any(), snapshot.etcd.namespace().unwrap_or_default())
 }

@@ -1,4 +1,4 @@
-//! `status`: an EtcdCluster as a tree, or all of a namespace in short.
+//! `status`: an EtcdCluster as a tree, or all EtcdClusters of a namespace in short form.
 
 use super::print;
 use crate::connection::Options;
@@ -35,10 +35,10 @@ pub enum Format {
     Yaml,
 }
 
-/// Shows it.
+/// Prints the status.
 ///
 /// # Errors
-/// When it cannot be read.
+/// When an EtcdCluster cannot be read.
 pub async fn run(arguments: Arguments, options: &Options) -> Result<ExitCode> {
     let connection = options.connect().await?;
     let reader = Reader::new(connection.client).await?;
@@ -66,7 +66,7 @@ pub async fn run(arguments: Arguments, options: &Options) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// One report as itself, several as a list.
+/// A single report as it is, several reports as a list.
 fn document(reports: &[Report], is_one: bool) -> serde_json::Result<Value> {
     match reports {
         [report] if is_one => to_value(report),

@@ -1,4 +1,4 @@
-//! `watch`: the same as `status`, again whenever something changes.
+//! `watch`: the output of `status`, printed again at every change.
 
 use crate::connection::{Connection, Options};
 use crate::reader::{Reader, dynamic, etcds, now};
@@ -25,7 +25,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
 /// Changes that come within this time are shown together.
 const TOGETHER: Duration = Duration::from_millis(100);
-/// How often ages count up on a terminal. It costs the API server nothing.
+/// How often the ages on a terminal are updated. This costs the API server nothing.
 const TICK: Duration = Duration::from_secs(1);
 
 /// Arguments of `watch`.
@@ -38,10 +38,10 @@ pub struct Arguments {
     pub all_namespaces: bool,
 }
 
-/// Shows it until Ctrl-C.
+/// Shows the status until Ctrl-C.
 ///
 /// # Errors
-/// When there is no such EtcdCluster, or the first reads are refused.
+/// When the EtcdCluster does not exist, or the first reads are refused.
 pub async fn run(arguments: Arguments, options: &Options) -> Result<ExitCode> {
     let Connection { client, namespace } = options.connect().await?;
     let reader = Reader::new(client).await?;
@@ -63,7 +63,7 @@ pub async fn run(arguments: Arguments, options: &Options) -> Result<ExitCode> {
 async fn show(watched: &mut Watched, screen: &mut Screen, is_one: bool) -> Result<()> {
     let mut ticks = interval(TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    // Nothing is shown before everything has been listed once.
+    // Nothing is shown until every kind has been listed once.
     let mut due: Option<Instant> = None;
     loop {
         tokio::select! {
@@ -87,7 +87,7 @@ async fn show(watched: &mut Watched, screen: &mut Screen, is_one: bool) -> Resul
     }
 }
 
-/// What a watch tells: something has changed, or what is wrong with it.
+/// An event of a watch: a change, or what is wrong with the watch.
 type Event = (Kind, Result<(), watcher::Error>);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -154,14 +154,15 @@ impl Watched {
         }
     }
 
-    /// Less is known without Clusters and configs, and most of it is still worth showing.
+    /// Whether there is enough to show. Without Clusters and configs less is known, but most of it is still worth
+    /// showing.
     fn is_complete(&self) -> bool {
         let is_known = |kind: Kind| self.has_listed(kind) || self.problems.contains_key(&kind);
         [Kind::EtcdClusters, Kind::Machines].into_iter().all(|kind| self.has_listed(kind))
             && [Kind::Clusters, Kind::EtcdadmConfigs].into_iter().all(is_known)
     }
 
-    /// What keeps the first list from coming.
+    /// Why the first list is missing.
     fn problem(&self) -> Option<&String> {
         let needed = [Kind::EtcdClusters, Kind::Machines].into_iter().filter(|kind| !self.has_listed(*kind));
         needed.filter_map(|kind| self.problems.get(&kind)).next()

@@ -20,17 +20,17 @@ pub struct Arguments {
     pub name: String,
 }
 
-/// Explains it.
+/// Explains the state of the EtcdCluster.
 ///
 /// # Errors
-/// When it cannot be read.
+/// When the EtcdCluster cannot be read.
 pub async fn run(arguments: Arguments, options: &Options) -> Result<ExitCode> {
     let Connection { client, namespace } = options.connect().await?;
     let reader = Reader::new(client).await?;
     let mut snapshot = reader.one(&namespace, &arguments.name).await?;
     let events = match events(&reader.client, &namespace, &snapshot).await {
         Ok(events) => events,
-        // They are a help, and not what is asked for.
+        // Events are a help, but the command works without them.
         Err(error) => {
             snapshot.unread.push(format!("Events: {:#}", explain(error)));
             Vec::new()
@@ -54,7 +54,7 @@ async fn events(client: &Client, namespace: &str, snapshot: &Snapshot) -> kube::
     Ok(etcds.items.into_iter().chain(machines.items).filter(is_ours).filter_map(event).collect())
 }
 
-/// An event as it is shown; nothing if it has no time.
+/// An event in the form that is shown; nothing if it has no time.
 pub(crate) fn event(event: CoreEvent) -> Option<Event> {
     let time = |micro: MicroTime| Time(micro.0);
     let series = event.series.and_then(|series| series.last_observed_time).map(time);

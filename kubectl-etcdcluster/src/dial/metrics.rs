@@ -1,5 +1,5 @@
-//! What members tell of their machines with their metrics: the clock, and how long the disk takes. They tell it to the
-//! client certificate that is made for Prometheus. Nothing but the metrics is asked for.
+//! What the metrics of members say about their machines: the clock, and the latency of the disk. Members return their
+//! metrics to the client certificate that is made for Prometheus. This module requests nothing but the metrics.
 
 use super::{clients, connect, host};
 use crate::reader::now;
@@ -14,43 +14,44 @@ use serde_json::Value;
 use std::io::{Read as _, Write as _};
 use std::sync::Arc;
 
-/// The most that is read of an answer. etcd's are a hundredth of that.
+/// Limit for the size of an answer. etcd's answers are a hundredth of it.
 const LONGEST: u64 = 16 * 1024 * 1024;
 
-/// etcd's own histogram: how long it takes until what is written to its log is on the disk.
+/// A histogram of etcd: how long it takes until data that is written to its log is on disk.
 const WAL_FSYNCS: &str = "etcd_disk_wal_fsync_duration_seconds";
 
-/// What came of asking a member for its metrics.
+/// The result of the request to one member.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MemberMetrics {
     /// Name of the member.
     pub member: String,
-    /// `Err`: why it does not tell.
+    /// `Err`: why it does not return its metrics.
     pub answer: Result<Figures, String>,
 }
 
-/// What a member tells of its machine.
+/// What a member says about its machine.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figures {
-    /// By how many seconds its clock is ahead of this computer's, at least; less than 0 if it is behind.
+    /// By how many seconds its clock is ahead of this computer's, at least. Negative if it is behind.
     pub ahead: i64,
-    /// How long its disk takes. Nothing: it does not say.
+    /// How fast its disk is; nothing if the metrics do not say.
     pub fsyncs: Option<Fsyncs>,
 }
 
 /// Writes to the log of a member, since its etcd has started.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Fsyncs {
-    /// How many there were.
+    /// The number of writes.
     pub count: f64,
-    /// 99 of 100 were on the disk within so many seconds: the next bound that etcd counts by, or infinity.
+    /// 99 of 100 writes were on disk within this number of seconds. It is the upper bound of a bucket of etcd, or
+    /// infinity.
     pub within: f64,
 }
 
-/// Asks all members that the status of an EtcdCluster has, with the client certificate of a Secret.
+/// Reads the metrics of all members in the status of an EtcdCluster, with the client certificate of a Secret.
 ///
 /// # Errors
-/// If there is no usable certificate in the Secret.
+/// When the Secret has no usable certificate.
 pub async fn ask_metrics(etcd: &Value, secret: &Secret) -> Result<Vec<MemberMetrics>, String> {
     let config = Arc::new(config(secret)?);
     let asked = clients(etcd).into_iter().map(|(member, address)| {
@@ -63,7 +64,7 @@ pub async fn ask_metrics(etcd: &Value, secret: &Secret) -> Result<Vec<MemberMetr
     Ok(join_all(asked).await.into_iter().filter_map(Result::ok).collect())
 }
 
-/// Shows the certificate, and believes members of its CA alone.
+/// TLS with this client certificate, which trusts only members of its CA.
 fn config(secret: &Secret) -> Result<ClientConfig, String> {
     let value = |key: &str| {
         let value = secret.data.as_ref().and_then(|data| data.get(key));
@@ -93,7 +94,7 @@ fn ask(address: &str, config: Arc<ClientConfig>) -> Result<Figures, String> {
     connection.complete_io(&mut tcp).map_err(|error| error.to_string())?;
     let mut stream = Stream::new(&mut connection, &mut tcp);
     let sent = now();
-    // So old that the answer is not in chunks, and the connection ends after it.
+    // With this old version, the answer is not chunked, and the server closes the connection after it.
     let request = format!("GET /metrics HTTP/1.0\r\nHost: {address}\r\n\r\n");
     stream.write_all(request.as_bytes()).map_err(|error| error.to_string())?;
     let mut answer = Vec::new();
@@ -101,7 +102,8 @@ fn ask(address: &str, config: Arc<ClientConfig>) -> Result<Figures, String> {
     figures(&String::from_utf8_lossy(&answer), (sent, now()))
 }
 
-/// What an answer tells that was asked for and received at these times of this computer.
+/// The figures in an answer to a request. The two times are those of this computer when it sent the request and
+/// received the answer.
 fn figures(answer: &str, (sent, received): (Timestamp, Timestamp)) -> Result<Figures, String> {
     let (head, body) = answer.split_once("\r\n\r\n").ok_or("its answer has no end")?;
     let mut head = head.lines();
@@ -118,7 +120,8 @@ fn figures(answer: &str, (sent, received): (Timestamp, Timestamp)) -> Result<Fig
     Ok(Figures { ahead: ahead(date.as_second(), (sent.as_second(), received.as_second())), fsyncs: fsyncs(body) })
 }
 
-/// By how much a time cannot be between two others. All of them are in whole seconds.
+/// How far a time is outside of two others: positive if it is later than both, negative if it is earlier. All of them
+/// are in whole seconds.
 fn ahead(told: i64, (sent, received): (i64, i64)) -> i64 {
     if told > received { told - received } else { (told - sent).min(0) }
 }
@@ -168,7 +171,7 @@ mod tests {
             Self { certificate: made.der().clone(), pem: made.pem(), issuer: Issuer::new(params, key) }
         }
 
-        /// The Secret with a client certificate of this CA.
+        /// The Secret with a client certificate that this CA has signed.
         fn secret(&self) -> Secret {
             let key = KeyPair::generate().unwrap();
             let made = CertificateParams::default().signed_by(&key, &self.issuer).unwrap();
@@ -177,7 +180,7 @@ mod tests {
             Secret { data: Some(data.into()), ..Secret::default() }
         }
 
-        /// A member that lets in who shows a certificate of this CA, and serves one connection.
+        /// A member that accepts clients with a certificate of this CA, and serves one connection.
         fn member(&self, answer: String) -> (JoinHandle<()>, String) {
             let key = KeyPair::generate().unwrap();
             let params = CertificateParams::new(["127.0.0.1".to_owned()]).unwrap();
@@ -199,7 +202,7 @@ mod tests {
                 let mut connection = ServerConnection::new(Arc::new(config)).unwrap();
                 let mut stream = Stream::new(&mut connection, &mut tcp);
                 let mut request = [0; 1024];
-                // Whoever does not trust it asks for nothing.
+                // A client that does not trust the member sends no request.
                 let Ok(read) = stream.read(&mut request) else { return };
                 let request = String::from_utf8_lossy(&request[..read]).into_owned();
                 assert!(request.starts_with("GET /metrics HTTP/1.0\r\n"), "{request}");

@@ -1,4 +1,4 @@
-//! Until when certificates are valid.
+//! How long certificates are valid.
 
 use super::{Finding, Installation, Subject, text};
 use crate::gather::secret_names;
@@ -42,7 +42,7 @@ struct Expiring {
 
 fn in_secrets(subject: &Subject) -> impl Iterator<Item = Expiring> {
     let secrets = subject.cluster_name().zip(subject.secrets.as_ref().ok());
-    // That it expires is not a problem once the spec does not ask for it.
+    // Its expiry is not a problem if the spec no longer requests it.
     let for_prometheus = subject.etcd.pointer("/spec/metricsClientSecret") == Some(&Value::Bool(true));
     secrets.into_iter().flat_map(move |(cluster, secrets)| {
         let (ours, cas) = (secret_names(cluster), [ca_secret(cluster), control_plane_ca_secret(cluster)]);
@@ -72,7 +72,8 @@ fn of_members(subject: &Subject) -> impl Iterator<Item = Expiring> {
     })
 }
 
-/// What members show to this computer, where it has asked them: the one for peers stands nowhere else.
+/// The certificates that members presented to this computer, if it connected to them. The peer certificate is not found
+/// anywhere else.
 fn dialed(subject: &Subject) -> impl Iterator<Item = Expiring> {
     subject.dialed.iter().flatten().filter_map(|dialed| {
         let expires = dialed.answer.clone().ok().flatten()?;

@@ -1,8 +1,8 @@
-//! The clock of this computer and that of the API server. Those of machines are another check's.
+//! The clocks of this computer and of the API server. Another check covers the clocks of the machines.
 
 use super::{Finding, Installation};
 
-/// Answers take a while, and have whole seconds.
+/// The tolerance in seconds: an answer takes a while, and its time is in whole seconds.
 pub(super) const CLOSE: u64 = 10;
 
 pub(super) fn check(installation: &Installation) -> Vec<Finding> {

@@ -1,4 +1,4 @@
-//! What the control plane says of etcd.
+//! The etcd settings of the control plane.
 
 use super::{Finding, Installation, Subject, text};
 use api::names::PLACEHOLDER_ENDPOINT;

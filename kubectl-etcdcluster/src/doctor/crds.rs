@@ -17,7 +17,7 @@ pub(super) fn check(installation: &Installation) -> Vec<Finding> {
     let mut found = Vec::new();
     for name in crd_names() {
         let crd = crds.iter().find(|crd| crd.name == name);
-        // Cluster API's own have no labels: their contracts are named after their versions.
+        // The CRDs of the Cluster API core have no such labels: their contracts have the names of their versions.
         let is_core = name.ends_with(".cluster.x-k8s.io") && name.matches('.').count() == 3;
         found.extend(match crd {
             None if is_core => {
@@ -46,7 +46,7 @@ fn core(crd: &Crd) -> Option<Finding> {
     })
 }
 
-/// Whose it is, if not ours: EKS Anywhere has a CRD of the same name, for an earlier contract alone.
+/// The other owner of a CRD of ours: EKS Anywhere has a CRD with the same name, which has an earlier contract only.
 fn other_owner(crd: &Crd) -> Option<String> {
     crd.name.ends_with(&format!(".{BOOTSTRAP_GROUP}")).then(|| foreign::evidence(&crd.labels))?
 }

@@ -3,9 +3,9 @@
 use super::{Finding, Installation, Subject, text};
 use serde_json::Value;
 
-/// What etcd takes where nothing is set, in bytes.
+/// etcd's own default in bytes.
 const DEFAULT_QUOTA: u64 = 2 << 30;
-/// Percent of the quota from which on there is little time left, as in the alert.
+/// Percentage of the quota from which little time is left. The alert has the same.
 const LITTLE: u64 = 80;
 
 pub(super) fn check(subject: &Subject, _: &Installation) -> Vec<Finding> {
@@ -30,7 +30,7 @@ pub(super) fn check(subject: &Subject, _: &Installation) -> Vec<Finding> {
         _ => Finding::ok(seen),
     };
     let mut found = vec![quota_taken];
-    // Where members were asked, what they tell of their disks is another check's, and why they do not tell.
+    // If the members were asked, another check reports on their disks, or why they do not say.
     if subject.metrics.is_none() {
         found.push(Finding::unseen("the disks of the machines: this program did not look", ""));
     }

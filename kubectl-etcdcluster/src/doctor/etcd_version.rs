@@ -1,4 +1,4 @@
-//! The version of etcd that is asked for.
+//! The requested version of etcd.
 
 use super::{Finding, Installation, Subject, text};
 use etcd_values::{DEFAULT_ETCD_VERSION, EtcdVersion};

@@ -1,4 +1,4 @@
-//! Whether machines have what they boot with.
+//! Whether machines have etcdadm when they boot.
 
 use super::{Finding, Installation, Subject};
 use serde_json::Value;

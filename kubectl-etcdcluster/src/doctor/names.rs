@@ -1,10 +1,10 @@
-//! Names from which others are made.
+//! The names that other names and labels are made from.
 
 use super::{Finding, Installation, Subject};
 
-/// An EtcdCluster's, by its CRD.
+/// The longest name of an EtcdCluster, according to its CRD.
 const ETCD: usize = 50;
-/// A label's value, which the name of a Cluster becomes.
+/// The longest value of a label. The name of a Cluster is used as one.
 const LABEL: usize = 63;
 
 pub(super) fn check(subject: &Subject, _: &Installation) -> Vec<Finding> {

@@ -1,15 +1,15 @@
-//! What the manager may do, by what its role in the manifests says.
+//! Whether the manager has the permissions of its role in the manifests.
 
 use super::{Finding, Installation};
 use crate::text::count;
 use k8s_openapi::api::rbac::v1::ClusterRole;
 use std::collections::BTreeSet;
 
-/// The role as it is installed.
+/// The role in the manifests.
 const ROLE: &str = include_str!("../../../config/rbac/manager_role.yaml");
-/// Its rule for kinds that users choose has a star; asked is one resource.
+/// For the kinds that users choose, the role has a star. These checks ask about single resources instead.
 const INFRASTRUCTURE: &str = "infrastructure.cluster.x-k8s.io";
-/// What is done to templates, and to what is cloned from them.
+/// What the manager does with templates, and with the objects that are cloned from them.
 const TEMPLATE_VERBS: [&str; 3] = ["list", "watch", "patch"];
 const MACHINE_VERBS: [&str; 3] = ["get", "create", "delete"];
 
@@ -26,10 +26,10 @@ pub struct Permission {
     pub allowed: bool,
 }
 
-/// What the manager needs. `templates` are the CRDs of the infrastructure templates in use.
+/// The requests that the manager needs to make. `templates` are the CRDs of the infrastructure templates in use.
 #[must_use]
 pub fn permissions(templates: &BTreeSet<String>) -> Vec<Permission> {
-    // It is in the program: a test reads it.
+    // The role is compiled into the program, and a test parses it.
     let role: ClusterRole = serde_yaml::from_str(ROLE).unwrap_or_default();
     let permission = |group: &str, resource: &str, verb: &str| Permission {
         group: group.to_owned(),

@@ -2,7 +2,7 @@
 
 use super::{Finding, Installation};
 
-/// What it keeps away, by name of the policy and of its binding.
+/// What each policy prevents, by the name of the policy and of its binding.
 const POLICIES: [(&str, &str); 2] = [
     ("capi-etcdadm-etcdcluster-deletion", "an EtcdCluster with data is deleted without a question"),
     ("capi-etcdadm-etcd-endpoints", "a manifest that is applied again sets the placeholder for a moment"),

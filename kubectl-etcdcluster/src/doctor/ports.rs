@@ -1,4 +1,4 @@
-//! What is known of the ports 2379 and 2380: from the members' status and, with `--dial`, by connecting from this
+//! The state of the ports 2379 and 2380: from the members' status and, with `--dial`, from connections from this
 //! computer, which may be anywhere.
 
 use super::{Finding, Installation, Subject};
@@ -34,7 +34,7 @@ pub(super) fn check(subject: &Subject, _: &Installation) -> Vec<Finding> {
     found
 }
 
-/// What this computer has heard, by port.
+/// The results of the connections from this computer, by port.
 fn of_dialed(dialed: &[Dialed]) -> Vec<Finding> {
     let mut by_port: BTreeMap<&str, Vec<&Dialed>> = BTreeMap::new();
     for one in dialed {

@@ -1,4 +1,5 @@
-//! kubeadm asks every endpoint of etcd for its version first, and gives up if one is silent.
+//! Whether the preflight check of etcd is ignored. In it, kubeadm first asks each endpoint of etcd for its version, and
+//! gives up if one is silent.
 
 use super::{Finding, Installation, Subject, text};
 use serde_json::Value;

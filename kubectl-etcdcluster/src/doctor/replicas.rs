@@ -1,9 +1,9 @@
-//! How many members there are to be.
+//! The wanted number of members.
 
 use super::{Finding, Installation, Subject};
 use serde_json::Value;
 
-/// What the CRD fills in.
+/// The default in the CRD.
 const DEFAULT: i64 = 3;
 
 pub(super) fn check(subject: &Subject, _: &Installation) -> Vec<Finding> {

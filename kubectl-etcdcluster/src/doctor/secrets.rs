@@ -37,7 +37,7 @@ pub(super) fn check(subject: &Subject, _: &Installation) -> Vec<Finding> {
     found
 }
 
-/// What is wrong with those that a person has made beforehand.
+/// What is wrong with Secrets that a person has made in advance.
 fn brought<'a>(cluster: &str, secret: &impl Fn(&str) -> Option<&'a SecretSummary>) -> Vec<Finding> {
     let mut found = Vec::new();
     let ca = ca_secret(cluster);

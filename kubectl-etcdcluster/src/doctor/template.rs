@@ -1,4 +1,4 @@
-//! The infrastructure template, its kind, and the contract of that.
+//! The infrastructure template, its kind, and the kind's contract.
 
 use super::{Finding, Installation, Subject, text};
 use crate::facts::Crd;

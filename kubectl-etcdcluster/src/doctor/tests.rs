@@ -1,4 +1,4 @@
-//! One installation and one EtcdCluster that are well, and what each check says when something is not.
+//! An installation and an EtcdCluster without faults, and the findings of each check if something is wrong.
 
 use super::*;
 use crate::certificates::Certificate;
@@ -114,7 +114,7 @@ fn all_is_well() {
     );
 }
 
-/// Breaks one thing, and has what the checks then say beyond what they say when all is well.
+/// Breaks one thing. Returns the findings that this adds.
 fn broken(change: impl FnOnce(&mut Subject, &mut Installation)) -> String {
     let (mut subject, mut installation) = (subject(), installation());
     let all = |subject: &Subject, installation: &Installation| {
@@ -127,7 +127,7 @@ fn broken(change: impl FnOnce(&mut Subject, &mut Installation)) -> String {
     lines(if is_faulty(&after) { "exit status 1" } else { "exit status 0" }, &after).join("\n")
 }
 
-/// Something is set in an object at a place of it.
+/// Sets a value at a path of an object.
 fn set(object: &mut Value, pointer: &str, value: Value) {
     *object.pointer_mut(pointer).unwrap() = value;
 }
@@ -246,7 +246,7 @@ fn whatever_is_wrong_is_said_with_what_to_do() {
     insta::assert_snapshot!(all.join("\n"));
 }
 
-/// They are judged, or it is said why not.
+/// Disks are judged, or a finding says why not.
 #[test]
 fn disks_are_spoken_of_once() {
     let spoken_of = |metrics: Option<Read<Vec<MemberMetrics>>>| -> Vec<(&'static str, Verdict)> {
@@ -282,7 +282,7 @@ fn every_request_of_the_role_is_asked_for() {
     };
     assert!(has(&all, "", "secrets", "watch") && has(&all, "cluster.x-k8s.io", "machines", "create"));
     assert!(!all.iter().any(|found| found.resource == "*"));
-    // Of two infrastructures the requests for both.
+    // With two infrastructures, the manager needs the requests for both.
     let with = permissions(&BTreeSet::from(["xmachinetemplates.g.io", "ymachinetemplates.h.io"].map(str::to_owned)));
     assert_eq!(with.len(), all.len() + 12);
     for (group, kind) in [("g.io", "xmachine"), ("h.io", "ymachine")] {

@@ -1,4 +1,5 @@
-//! What happens by itself in the world of a forecast: machines boot and go, the control plane rolls out, time passes.
+//! The events in the world of a forecast that no step of the planner causes: machines boot and disappear, the control
+//! plane rolls out, time passes.
 
 use super::world::World;
 use crate::observation::report;
@@ -12,7 +13,7 @@ use k8s_openapi::jiff::SignedDuration;
 use kube::ResourceExt;
 
 impl World {
-    /// What happens by itself, one thing at a time. Whether anything did.
+    /// Makes one such event happen. Returns whether there was one.
     pub(super) fn others_move(&mut self) -> bool {
         let observation = &self.observation;
         let is_member = |machine: &MachineView| {
@@ -29,8 +30,8 @@ impl World {
         self.promote() || self.control_plane_moves() || self.infrastructure_deletes()
     }
 
-    /// A Machine that nothing keeps any more is gone. It comes last: infrastructure may take its time, and then most
-    /// Machines exist side by side.
+    /// Removes a Machine that no hook keeps any more. This comes last, because infrastructure may be slow, and then
+    /// most Machines exist side by side.
     fn infrastructure_deletes(&mut self) -> bool {
         let is_kept = |machine: &MachineView| machine.annotations.contains_key(names::PRE_TERMINATE_HOOK_ANNOTATION);
         let mut machines = self.observation.machines.values();
@@ -38,7 +39,7 @@ impl World {
         gone.inspect(|name| self.vanish(name)).is_some()
     }
 
-    /// A machine that may join becomes a learner.
+    /// Makes an admitted machine a learner.
     fn join(&mut self, name: &str) -> bool {
         let now = self.observation.now;
         let host = format!("{name}.new");
@@ -46,7 +47,7 @@ impl World {
             if machine.addresses.is_empty() {
                 machine.addresses = vec![("InternalIP".to_owned(), host)];
             }
-            // Its bootstrap data is there by now.
+            // By now, the machine has its bootstrap data.
             machine.data_secret = Some(name.to_owned());
         });
         let machine = &self.observation.machines[name];
@@ -76,7 +77,7 @@ impl World {
         true
     }
 
-    /// A learner gets its vote.
+    /// Makes a learner a voter.
     fn promote(&mut self) -> bool {
         let Membership::Known { members, .. } = &mut self.observation.membership else { return false };
         let Some((id, member)) = members.iter_mut().find(|(_, member)| member.learner) else { return false };
@@ -90,7 +91,7 @@ impl World {
         true
     }
 
-    /// The hook tells the control plane, and that rolls out.
+    /// The hook writes the endpoints into the control plane, which then rolls out.
     fn control_plane_moves(&mut self) -> bool {
         let etcd = &self.observation.etcd;
         let lists = EndpointLists::parse(self.observation.endpoints_in_use().unwrap_or_default());
@@ -113,13 +114,13 @@ impl World {
         true
     }
 
-    /// Goes to the next time at which the planner wants to look again. Whether there is one.
+    /// Advances the time to the next one at which the planner wants to decide again. Returns whether there is one.
     pub(super) fn time_passes(&mut self, decision: &Decision) -> bool {
         let Some(wait) = due(&self.observation, &decision.next) else { return false };
         let wait = SignedDuration::try_from(wait).unwrap_or(SignedDuration::MAX);
         let Ok(now) = self.observation.now.checked_add(wait.max(SignedDuration::from_secs(1))) else { return false };
         self.observation.now = now;
-        // Everybody stays as he is.
+        // No member changes its health.
         for probe in self.observation.probes.values_mut().chain(self.observation.strangers.values_mut()) {
             (probe.at, probe.run.last) = (now, now);
         }

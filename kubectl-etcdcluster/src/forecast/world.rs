@@ -14,15 +14,15 @@ use kube::core::GroupVersionKind;
 use kube::discovery::ApiResource;
 use std::sync::Arc;
 
-/// More steps than this are taken for a rollout that never ends.
+/// Limit for the number of steps. A rollout that exceeds it counts as one that never ends.
 const STEPS: usize = 2_000;
-/// So many times in a row only time passes, until it is taken for granted that nothing else comes.
+/// If only time passes this many times in a row, nothing else is expected to happen.
 const IDLE: usize = 30;
 
 pub(super) struct World {
     pub(super) observation: Observation,
     pub(super) forecast: Forecast,
-    /// IDs of new members are counted up from here.
+    /// The ID of the next new member. It is incremented for each.
     pub(super) next_id: u64,
 }
 
@@ -35,7 +35,7 @@ impl World {
         world
     }
 
-    /// Goes on until nothing moves, and answers the last decision.
+    /// Runs until nothing moves, and returns the last decision.
     pub(super) fn run(&mut self) -> Decision {
         let mut idle = 0;
         for _ in 0..STEPS {
@@ -68,7 +68,7 @@ impl World {
         Arc::make_mut(&mut self.observation.etcd)
     }
 
-    /// Does a step. Whether it is one that this world knows.
+    /// Carries out a step. Returns whether this world models it.
     fn step(&mut self, step: &Step) -> bool {
         match step {
             Step::Record { annotations, .. } => {
@@ -108,9 +108,9 @@ impl World {
             }),
             Step::MoveLeader { to, .. } => self.with_reports(|report| report.leader = *to),
             Step::RemoveMember(permission) => self.remove(permission.member_id()),
-            // The status carries them.
+            // The status contains the effects of these steps.
             Step::Begin(_) | Step::Finish(_) | Step::BeginRemediation(_) | Step::NoteRelease { .. } => {}
-            // Of certificates, of Machines without a Node, of a deletion: nothing that a forecast is about.
+            // Certificates, Machines without a Node, and deletions of the EtcdCluster have no effect on a forecast.
             Step::EnsureCertificates
             | Step::LabelCa
             | Step::SetProviderId { .. }

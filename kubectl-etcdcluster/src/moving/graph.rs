@@ -1,33 +1,34 @@
-//! What `clusterctl move` moves of a namespace, and what it leaves there. Pure.
+//! Which objects of a namespace `clusterctl move` moves, and which it leaves behind. Pure.
 //!
-//! Source: `objectgraph.go` and `getMoveSequence` of `mover.go`, clusterctl 1.14.0. It follows owner references, by UID,
-//! from what leads: Clusters, ClusterClasses, ClusterResourceSets, and what has its label for that, or whose CRD has it.
-//! A Secret without owners belongs to the Cluster that its name begins with. What has its other label is moved by itself.
-//! And nothing is moved one of whose owners is not: no label changes that.
+//! Source: `objectgraph.go` and `getMoveSequence` of `mover.go`, clusterctl 1.14.0. clusterctl follows owner
+//! references, by UID, from the roots. These are Clusters, ClusterClasses, ClusterResourceSets, and objects that have
+//! its label for a hierarchy, or whose CRD has it. A Secret without owners belongs to the Cluster with whose name its
+//! own name begins. clusterctl also moves objects with its other label, without what they own. It moves no object with
+//! an owner that is not moved, whatever labels the object has.
 
 use super::{CLASSES, CLUSTERS, SECRETS, Side};
 use api::names;
 use kube::api::ObjectMeta;
 use std::collections::BTreeSet;
 
-/// Kinds that lead without a label.
+/// Kinds whose objects are roots without a label.
 const LEADING: [&str; 3] = [CLUSTERS, CLASSES, "clusterresourcesets.addons.cluster.x-k8s.io"];
-/// They belong to the Cluster of their name, as Secrets may.
+/// Each binding belongs to the Cluster with its name. In a similar way, a Secret may belong to a Cluster.
 const BINDINGS: &str = "clusterresourcesetbindings.addons.cluster.x-k8s.io";
-/// How the name of a Secret goes on after that of its Cluster. The first one that fits counts.
+/// What follows the name of the Cluster in the name of a Secret. The first match counts.
 const PURPOSES: [&str; 6] = ["-kubeconfig", "-ca", "-etcd", "-sa", "-proxy", "-apiserver-etcd-client"];
 
-/// What clusterctl makes of an object by its labels, or of a kind by those of its CRD.
+/// What the labels of an object, or of its CRD, mean for clusterctl.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rank {
-    /// It is moved by itself.
+    /// The object is moved without what it owns.
     labelled: bool,
-    /// It leads, and is moved with all that it owns.
+    /// The object is a root: it is moved with all that it owns.
     leads: bool,
 }
 
 impl Rank {
-    /// By the labels of the object, or of the CRD.
+    /// Reads the labels of an object or of a CRD.
     #[must_use]
     pub fn of(metadata: &ObjectMeta) -> Self {
         let has = |label: &str| metadata.labels.as_ref().is_some_and(|labels| labels.contains_key(label));
@@ -39,13 +40,13 @@ impl Rank {
     }
 }
 
-/// An object of a kind that clusterctl looks at.
+/// An object of a kind that clusterctl discovers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Found {
     resource: String,
     name: String,
     uid: String,
-    /// Their UIDs.
+    /// The UIDs of its owners.
     owners: Vec<String>,
     rank: Rank,
     marked: bool,
@@ -54,7 +55,7 @@ pub struct Found {
 }
 
 impl Found {
-    /// Reads an object. `resource`: with the group, as the name of a CRD. `kind`: what its CRD says.
+    /// Reads an object. `resource`: with its group, like the name of a CRD. `kind`: the labels of its CRD.
     #[must_use]
     pub fn read(resource: &str, kind: Rank, metadata: &ObjectMeta) -> Self {
         let annotation = |name: &str| metadata.annotations.as_ref().and_then(|annotations| annotations.get(name));
@@ -72,7 +73,7 @@ impl Found {
         }
     }
 
-    /// The Cluster that it belongs to by its name alone.
+    /// The Cluster that it belongs to only by its name.
     fn cluster(&self) -> Option<&str> {
         match self.resource.as_str() {
             SECRETS if self.owners.is_empty() => PURPOSES.iter().find_map(|purpose| self.name.strip_suffix(*purpose)),
@@ -83,7 +84,7 @@ impl Found {
 }
 
 impl Side {
-    /// One that has these objects. Whether its Clusters are paused is not among them.
+    /// The side that has these objects. Does not determine whether its Clusters are paused.
     #[must_use]
     pub fn of(found: &[Found]) -> Self {
         let moved = moved(found);
@@ -103,7 +104,7 @@ impl Side {
     }
 }
 
-/// UIDs of what is moved.
+/// The UIDs of the objects that are moved.
 fn moved(found: &[Found]) -> BTreeSet<&str> {
     let clusters: BTreeSet<&str> =
         found.iter().filter(|object| object.resource == CLUSTERS).map(|object| object.name.as_str()).collect();
@@ -116,7 +117,7 @@ fn moved(found: &[Found]) -> BTreeSet<&str> {
     })
 }
 
-/// UIDs of those that belong to a set, as long as more do, now that others do.
+/// The UIDs of all objects that belong to a set. Each object in the set may make more objects belong to it.
 fn grown<'a>(found: &'a [Found], belongs: impl Fn(&Found, &BTreeSet<&'a str>) -> bool) -> BTreeSet<&'a str> {
     let mut set = BTreeSet::new();
     loop {
@@ -171,7 +172,7 @@ mod tests {
             object("identities.example.org", "identity", &[], &[names::MOVE_HIERARCHY_LABEL]),
             object(SECRETS, "of-identity", &["identity"], &[]),
             Found::read("things.example.org", kind, &thing),
-            // From here on nothing is moved.
+            // From here on, no object is moved.
             object(SECRETS, "demo-managed-etcd", &[], &[]),
             object(SECRETS, "demo-ca", &["certificate"], &[]),
             object(SECRETS, "labelled-and-owned", &["certificate"], &[names::MOVE_LABEL]),

@@ -1,4 +1,4 @@
-//! A move at every point where it may be cut, and each thing that keeps one from beginning.
+//! A move at each point where it may be interrupted, and each obstacle before it begins.
 
 use super::*;
 use crate::fixture::{Scene, name};
@@ -19,7 +19,7 @@ fn side(objects: &[&str]) -> Side {
     Side { objects: objects.iter().filter_map(split).collect(), ..Side::default() }
 }
 
-/// With the pauses that a move sets.
+/// A side with the pauses that a move sets.
 fn moving(objects: &[&str]) -> Side {
     Side { moving: true, paused: true, ..side(objects) }
 }
@@ -54,7 +54,7 @@ fn a_move_is_gone_on_with_from_wherever_it_was_cut() {
         ("the target has more, and not all", moving(&ALL), moving(&[ETCD, "things.example.org/a"]), Progress::Unclear),
         ("the first is marked", Side { marked: true, ..moving(&ALL) }, moving(&ALL), Progress::Leaving),
         ("the first is gone", moving(&[CLUSTER, ETCD, MACHINE]), moving(&ALL), Progress::Leaving),
-        // The mark has taken the place of our pause, or the object is gone.
+        // clusterctl's mark has replaced our pause, or the object is gone.
         ("the Cluster is left", Side { moving: false, ..moving(&[CLUSTER]) }, moving(&ALL), Progress::Leaving),
         ("all are gone", side(&[]), moving(&ALL), Progress::Arrived),
         ("it was ended", side(&[]), side(&ALL), Progress::Nothing),
@@ -71,7 +71,7 @@ fn movable() -> BTreeSet<String> {
     ["DevMachine.infrastructure.cluster.x-k8s.io".to_owned()].into()
 }
 
-/// A healthy one, which a Cluster owns, with this change.
+/// A healthy EtcdCluster that a Cluster owns, with this change.
 fn changed(change: impl FnOnce(&mut Scene)) -> Snapshot {
     let mut scene = Scene::new(3);
     scene.etcd["metadata"]["ownerReferences"] =
@@ -140,7 +140,7 @@ fn what_would_stay_because_of_its_owners_keeps_a_move_from_beginning() {
         (format!("{kind}.infrastructure.cluster.x-k8s.io"), resource.to_owned())
     });
     let resources = BTreeMap::from(kinds);
-    // As our controller and Cluster API make them, but for one.
+    // The objects as our controller and Cluster API make them, except for one.
     let obstacles = |other: &str, owners: &[&str]| {
         let usual: [(&str, &[&str]); 5] = [
             (CLUSTER, &[]),
@@ -171,7 +171,7 @@ fn what_would_stay_because_of_its_owners_keeps_a_move_from_beginning() {
     assert!(found[0].ends_with(command), "{found:?}");
 }
 
-/// One whose spec names a Secret, which nobody owns, as the CA.
+/// An EtcdCluster whose spec names two Secrets. Like the CA's Secret, they have no owner.
 fn with_secrets() -> Snapshot {
     changed(|scene| {
         scene.etcd["spec"]["etcdadmConfigSpec"]["files"] =

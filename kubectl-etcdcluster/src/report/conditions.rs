@@ -1,10 +1,10 @@
-//! The conditions that are not well, and the one that matters most.
+//! The conditions that do not have their normal status, and the one of them that matters most.
 
 use api::conditions as c;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use serde::Serialize;
 
-/// A condition that is not as it is when all is well.
+/// A condition that does not have its normal status.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Trouble {
@@ -15,14 +15,14 @@ pub struct Trouble {
     pub status: String,
     /// Its reason.
     pub reason: String,
-    /// What is waited for, and what would help.
+    /// What has to happen first, and what would help.
     pub message: String,
-    /// Since when it has this status.
+    /// When it got this status.
     pub since: Time,
 }
 
-/// The types, the one that says most first, and the status that each has when all is well. Without RollingOut, which repeats
-/// MachinesUpToDate, and MachinesReady, which is Unknown as long as Machines have no Node.
+/// The condition types, the most important one first, each with its normal status. RollingOut is missing because it
+/// repeats MachinesUpToDate, and MachinesReady because it is Unknown while Machines have no Node.
 const TYPES: [(&str, &str); 14] = [
     (c::DELETING, "False"),
     (c::PAUSED, "False"),
@@ -40,8 +40,9 @@ const TYPES: [(&str, &str); 14] = [
     (c::ENDPOINTS_AVAILABLE, "True"),
 ];
 
-/// The conditions that are not well, the one that says most first. Ready also where it is True and tells what is refused.
-/// Types of others are left out: nobody here knows what is well.
+/// The conditions that do not have their normal status, the most important one first. A Ready that is True is among
+/// them if its reason reports a refusal. Types of other writers are left out, because their normal status is unknown
+/// here.
 #[must_use]
 pub(super) fn troubles(conditions: &[Condition]) -> Vec<Trouble> {
     let of_type = |(type_, well): &(&str, &str)| {
@@ -59,14 +60,15 @@ pub(super) fn troubles(conditions: &[Condition]) -> Vec<Trouble> {
 }
 
 impl Trouble {
-    /// Whether it says nothing that another one does not say.
+    /// Whether it says nothing that another one does not already say.
     #[must_use]
     pub fn repeats(&self, other: &Self) -> bool {
         let follows = matches!(self.reason.as_str(), c::reasons::NOT_INITIALIZED | c::reasons::NO_ENDPOINTS);
         follows || (self.reason == other.reason && self.message.ends_with(&other.message))
     }
 
-    /// The same without what has been said already: some messages end with that of another condition.
+    /// The same condition without a text that was shown already: some messages end with the message of another
+    /// condition.
     #[must_use]
     pub fn without(&self, said: &str) -> Self {
         let rest = self.message.strip_suffix(said).filter(|_| !said.is_empty()).unwrap_or(&self.message);
@@ -74,7 +76,7 @@ impl Trouble {
     }
 }
 
-/// The conditions after the one that matters most, each without what those before it have said.
+/// The conditions after the most important one, each without the messages of those before it.
 #[must_use]
 pub fn others(troubles: &[Trouble]) -> Vec<Trouble> {
     let mut said: Vec<&Trouble> = troubles.iter().take(1).collect();

@@ -1,4 +1,4 @@
-//! What comes by itself, and when: from the fields that have a time, and from the messages that name one.
+//! What happens by itself, and when: from the fields with a time, and from the messages that name one.
 
 use super::Trouble;
 use crate::snapshot::Snapshot;
@@ -12,13 +12,13 @@ use serde::Serialize;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Deadline {
-    /// When.
+    /// The time.
     pub at: Time,
     /// What happens then, or what has to have happened.
     pub what: String,
 }
 
-/// All that are to come, the next first.
+/// All future deadlines, the next one first.
 pub(super) fn deadlines(snapshot: &Snapshot, troubles: &[Trouble]) -> Vec<Deadline> {
     let mut found: Vec<Deadline> = members(snapshot).collect();
     found.extend(replaces_from(&snapshot.etcd).map(|at| Deadline {
@@ -33,7 +33,7 @@ pub(super) fn deadlines(snapshot: &Snapshot, troubles: &[Trouble]) -> Vec<Deadli
     found
 }
 
-/// Members that fail, and do not count as unhealthy yet.
+/// Members whose checks fail, but not for long enough yet to count as unhealthy.
 fn members(snapshot: &Snapshot) -> impl Iterator<Item = Deadline> {
     let after = SignedDuration::from_secs(i64::from(snapshot.etcd.spec.health_check.unhealthy_after_seconds));
     let members = snapshot.etcd.status.iter().flat_map(|status| &status.members);
@@ -45,10 +45,10 @@ fn members(snapshot: &Snapshot) -> impl Iterator<Item = Deadline> {
     })
 }
 
-/// What is further away than this is not told.
+/// Deadlines that are further away are not reported.
 const SOON: SignedDuration = SignedDuration::from_hours(30 * 24);
 
-/// Members that are replaced before their certificates expire.
+/// The deadlines of members that are replaced before their certificates expire.
 fn expiries(snapshot: &Snapshot) -> impl Iterator<Item = Deadline> {
     let machines = snapshot.machines.iter().map(|machine| &machine.view.name);
     machines.filter_map(|machine| {
@@ -59,8 +59,8 @@ fn expiries(snapshot: &Snapshot) -> impl Iterator<Item = Deadline> {
     })
 }
 
-/// The clauses of a message that have a time, such as "if this is still so at …, the reason becomes MachineNotBooting".
-/// The time itself is left out of them.
+/// The clauses of a message that contain a time, such as "if this is still so at …, the reason becomes
+/// MachineNotBooting". The time itself is removed from them.
 fn in_message(message: &str) -> Vec<Deadline> {
     let clauses = message.split("; ").flat_map(|part| part.split(". "));
     let clauses = clauses.filter_map(|clause| {

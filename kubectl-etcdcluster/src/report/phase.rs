@@ -1,4 +1,4 @@
-//! All in one word.
+//! The state of an EtcdCluster in one word.
 
 use super::Trouble;
 use crate::snapshot::Snapshot;
@@ -8,7 +8,7 @@ use kube::ResourceExt;
 use serde::Serialize;
 use std::fmt::{self, Display};
 
-/// How an EtcdCluster is, in one word. Of several that hold, it is the first in this order.
+/// The state of an EtcdCluster in one word: the first phase in this order that applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum Phase {
     /// Nothing has been reported yet.
@@ -23,17 +23,17 @@ pub enum Phase {
     Unavailable,
     /// A member that has failed, or whose Machine is marked, is being replaced.
     Replacing,
-    /// The spec asks for an etcd version that the members cannot go to.
+    /// The spec names an etcd version that the members cannot change to.
     Refused,
     /// Machines that do not match the spec are being replaced.
     RollingOut,
-    /// There are fewer members than wanted, and more come.
+    /// There are fewer members than wanted, and more are coming.
     ScalingUp,
-    /// There are more Machines than wanted, and some go.
+    /// There are more Machines than wanted, and some are going.
     ScalingDown,
     /// A member is not known to be healthy.
     Degraded,
-    /// Something else is waited for, or it is not known how it is.
+    /// Something else has to happen first, or the state is not known.
     NotReady,
     /// All is well.
     Ready,
@@ -47,7 +47,7 @@ impl Display for Phase {
 
 pub(super) fn phase(snapshot: &Snapshot, troubles: &[Trouble]) -> Phase {
     let status = snapshot.etcd.status.clone().unwrap_or_default();
-    // Also where no controller runs that would say so.
+    // This also applies if no controller runs that would report it.
     let is_paused = snapshot.etcd.annotations().contains_key(PAUSED_ANNOTATION)
         || snapshot.cluster.as_ref().is_some_and(|cluster| cluster.is_paused());
     let of = |type_: &str| troubles.iter().find(|trouble| trouble.type_ == type_);
@@ -69,7 +69,7 @@ pub(super) fn phase(snapshot: &Snapshot, troubles: &[Trouble]) -> Phase {
         () if of(c::SCALING_UP).is_some() => Phase::ScalingUp,
         () if of(c::SCALING_DOWN).is_some() => Phase::ScalingDown,
         () if of(c::MEMBERS_HEALTHY).is_some() => Phase::Degraded,
-        // The rest of the status is what was known last.
+        // The rest of the status is the last known state.
         () if status.ready && !is(c::READY, "Unknown") => Phase::Ready,
         () => Phase::NotReady,
     }

@@ -1,4 +1,4 @@
-//! The Machines and the members on them.
+//! The seats: Machines, and the members on them.
 
 use super::Trouble;
 use crate::observation::for_comparing;
@@ -23,7 +23,7 @@ pub struct Seat {
     /// Phase of the Machine, in Cluster API's words.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub machine_phase: String,
-    /// Where it is reached.
+    /// Its address.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
     /// Its failure domain.
@@ -35,15 +35,15 @@ pub struct Seat {
     /// Whether the Machine matches the spec.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub up_to_date: Option<bool>,
-    /// In what it does not, as far as that is known.
+    /// What differs from the spec, as far as that is known.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub differs_in: Vec<String>,
-    /// It is paused, and left alone.
+    /// Whether the Machine is paused, and so left alone.
     pub paused: bool,
     /// Who wants it replaced, and why.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub marked: Option<String>,
-    /// The Machine is being deleted.
+    /// The deletion of the Machine, if it is being deleted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deleting: Option<Deleting>,
 }
@@ -60,10 +60,10 @@ pub struct Member {
     pub role: Role,
     /// What is known of its health.
     pub health: Health,
-    /// Since when its checks succeed, or fail.
+    /// When its checks began to succeed, or to fail.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<Time>,
-    /// Its checks fail, for long enough to count as unhealthy or not.
+    /// Whether its checks fail, even if not for long enough yet to count as unhealthy.
     pub failing: bool,
     /// What the first failing check said, or why nothing is known.
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -71,7 +71,7 @@ pub struct Member {
     /// etcd version that it runs.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub version: String,
-    /// URL for clients.
+    /// Client URL.
     #[serde(rename = "clientURL", skip_serializing_if = "String::is_empty")]
     pub client_url: String,
     /// Size of its database in bytes.
@@ -90,13 +90,13 @@ pub enum Role {
     Learner,
 }
 
-/// How far the deletion of a Machine is.
+/// The progress of a Machine's deletion.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Deleting {
-    /// Since when.
+    /// When it began.
     pub since: Time,
-    /// Pre-terminate and pre-drain hooks that keep it, with their owners.
+    /// Pre-terminate and pre-drain hooks that keep the Machine, with their owners.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub hooks: Vec<String>,
     /// What our hook waits for; empty if it does not wait.
@@ -104,7 +104,7 @@ pub struct Deleting {
     pub waits_for: String,
 }
 
-/// Annotations that keep a Machine from being deleted begin with one of these.
+/// The prefixes of annotations that keep a Machine from being deleted.
 const HOOKS: [&str; 2] = ["pre-terminate.delete.hook.machine.", "pre-drain.delete.hook.machine."];
 
 pub(super) fn seats(snapshot: &Snapshot, troubles: &[Trouble]) -> Vec<Seat> {
@@ -173,7 +173,7 @@ pub(crate) fn hooks(machine: &Machine) -> Vec<String> {
     hooks.map(|(key, owner)| format!("{} ({owner})", key.rsplit('/').next().unwrap_or(key))).collect()
 }
 
-/// What a message says of one Machine. It speaks of each as `Machine NAME: …`, with `; ` between them.
+/// The part of a message about one Machine. The parts have the form `Machine NAME: …`, with `; ` between them.
 fn about(message: &str, name: &str, snapshot: &Snapshot) -> String {
     let Some((_, rest)) = message.split_once(&format!("Machine {name}: ")) else { return String::new() };
     let others = snapshot.machines.iter().filter(|other| other.view.name != name);
@@ -185,7 +185,7 @@ fn about(message: &str, name: &str, snapshot: &Snapshot) -> String {
     rest[..end].to_owned()
 }
 
-/// In what a Machine differs from what would be made now.
+/// The differences between a Machine and one that would be made now.
 fn differs_in(snapshot: &Snapshot, observation: &Observation, machine: &Machine) -> Vec<String> {
     let (etcd, view) = (&snapshot.etcd, &machine.view);
     let mut found = Vec::new();
@@ -209,7 +209,7 @@ fn differs_in(snapshot: &Snapshot, observation: &Observation, machine: &Machine)
     found
 }
 
-/// Names of the fields of the config that differ, but for the version.
+/// The names of the config's fields that differ, except for the version.
 fn fields(etcd: &EtcdCluster, config: &EtcdadmConfigSpec) -> Option<String> {
     let wanted = &etcd.spec.etcdadm_config_spec;
     let same_version = EtcdadmConfigSpec { version: Some(version(etcd).to_owned()), ..config.clone() };

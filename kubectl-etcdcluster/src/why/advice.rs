@@ -1,13 +1,13 @@
-//! What stands behind each reason, and what a person can do about it.
+//! The rule behind each reason, and what a person can do about it.
 
 use api::conditions::reasons as r;
 
-/// About one reason. `NAME` and `NAMESPACE` are those of the EtcdCluster.
+/// The advice for a reason. `NAME` and `NAMESPACE` stand for those of the EtcdCluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Advice {
     /// The rule that leads to it.
     pub rule: &'static str,
-    /// What a person can do; empty where it needs nobody.
+    /// What a person can do; empty if nothing needs to be done.
     pub what_to_do: &'static str,
 }
 
@@ -23,7 +23,7 @@ const REMEDIATION: &str =
     "marked: a Machine that is marked for remediation is replaced when nothing else is to be done";
 const MACHINE: &str = "Look at the Machine, its infrastructure and its console: kubectl describe machine -n NAMESPACE MACHINE. A Machine that will never boot may be deleted: another one is made when there is room.";
 
-/// What is known about a reason.
+/// The advice for a reason.
 #[must_use]
 pub fn advice(reason: &str) -> Advice {
     let (rule, what_to_do) = match reason {
@@ -183,7 +183,7 @@ pub fn advice(reason: &str) -> Advice {
 mod tests {
     use super::*;
 
-    /// Those of the table in `docs/conditions.md` that say that all is well, or that nothing is done.
+    /// The reasons in the table in `docs/conditions.md` that say that all is well, or that nothing is done.
     const WELL: [&str; 16] = [
         "NotPaused",
         "NotDeleting",

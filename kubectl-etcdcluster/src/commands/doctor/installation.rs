@@ -21,10 +21,10 @@ use serde::de::DeserializeOwned;
 use std::collections::BTreeSet;
 use std::fmt::Debug;
 
-/// Questions about permissions at a time.
+/// How many questions about permissions run at the same time.
 const AT_A_TIME: usize = 8;
 
-/// What is installed; `templates` are the CRDs of the infrastructure templates in use.
+/// The installation. `templates` are the CRDs of the infrastructure templates in use.
 pub(super) async fn read(client: &Client, gatherer: &Gatherer, templates: BTreeSet<String>) -> Installation {
     let namespace = gatherer.namespace();
     let managers = gatherer.managers(PROVIDER_LABEL).await;
@@ -49,7 +49,7 @@ pub(super) async fn read(client: &Client, gatherer: &Gatherer, templates: BTreeS
     }
 }
 
-/// What the header Date of an answer says.
+/// The time in the header Date of an answer.
 async fn server_time(client: &Client) -> Read<Timestamp> {
     let request = Request::get("/version").body(Body::empty()).map_err(|error| error.to_string())?;
     let answer = client.send(request).await.map_err(why)?;
@@ -71,7 +71,7 @@ async fn policies(client: &Client) -> Read<BTreeSet<String>> {
     Ok(pairs.iter().flat_map(|(policies, bindings)| policies.intersection(bindings).cloned()).collect())
 }
 
-/// Names of all objects of a kind; none where it is not served.
+/// Names of all objects of a kind; none if the kind is not served.
 async fn names<K>(client: &Client) -> Read<BTreeSet<String>>
 where
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,

@@ -8,20 +8,20 @@ use controller_support::external::{ClusterView, Reference};
 use kube::Client;
 use serde_json::Value;
 
-/// An EtcdCluster to be looked at.
+/// An EtcdCluster to check.
 pub(super) struct Sought {
     /// Its namespace.
     pub(super) namespace: String,
-    /// As it is wanted.
+    /// The wanted state.
     pub(super) etcd: Value,
-    /// As it is.
+    /// The existing object.
     pub(super) live: Option<Value>,
-    /// What is applied with it.
+    /// All objects that are applied with it.
     pub(super) file: Vec<Value>,
 }
 
 impl Sought {
-    /// Reads the rest.
+    /// Reads all that the checks need besides.
     pub(super) async fn read(self, client: &Client) -> Subject {
         let mut gatherer = Gatherer::new(client.clone(), &self.namespace);
         let cluster = self.cluster(&mut gatherer).await;
@@ -59,7 +59,7 @@ impl Sought {
         subject
     }
 
-    /// The Cluster that names it, of the file if that has one.
+    /// The Cluster that names it: from the file if it is there, else the existing one.
     async fn cluster(&self, gatherer: &mut Gatherer) -> Read<Option<Value>> {
         let name = self.etcd.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
         let names_it = |object: &Value| {
@@ -74,7 +74,7 @@ impl Sought {
         Ok(all.into_iter().find(names_it))
     }
 
-    /// What something refers to, of the file if that has it.
+    /// The object that a reference names: from the file if it is there, else the existing one.
     async fn referred(&self, reference: Option<Reference>, gatherer: &mut Gatherer) -> Read<Option<Value>> {
         let Some(Reference { group, kind, name }) = reference else { return Ok(None) };
         let is_it = |object: &&Value| self.is_of(object, &group, &kind) && object["metadata"]["name"] == name.as_str();

@@ -1,4 +1,4 @@
-//! A management cluster, seen through the namespace that is moved: reads and writes.
+//! A management cluster, limited to the namespace that is moved: reads and writes.
 
 use crate::FIELD_MANAGER;
 use crate::connection::{Connection, Options};
@@ -21,21 +21,21 @@ use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// What goes last where clusterctl has been cut, in this order: as long as its Cluster is there, everything is paused,
-/// and a ClusterClass that is in use may not be deleted.
+/// The kinds that are deleted last, in this order, after clusterctl was interrupted: while its Cluster exists,
+/// everything is paused, and a ClusterClass that is in use may not be deleted.
 const LAST: [&str; 3] = [ETCD_CLUSTERS, CLUSTERS, CLASSES];
 
-/// A management cluster, seen through the namespace that is moved: reads and writes.
+/// A management cluster, limited to the namespace that is moved: reads and writes.
 pub(super) struct Place {
     reader: Reader,
     pub(super) namespace: String,
-    /// Kinds that clusterctl moves from here.
+    /// Kinds that clusterctl moves out of this management cluster.
     own: Vec<Kind>,
-    /// Those that it moves from the source, on both sides.
+    /// Kinds that clusterctl moves out of the source. They apply to both sides.
     kinds: Vec<Kind>,
 }
 
-/// A kind that clusterctl looks at.
+/// A kind that clusterctl discovers.
 #[derive(Clone)]
 struct Kind {
     resource: ApiResource,
@@ -43,14 +43,14 @@ struct Kind {
 }
 
 impl Place {
-    /// Connects, and asks what clusterctl would move.
+    /// Connects, and reads which kinds clusterctl moves.
     pub(super) async fn connect(options: &Options) -> Result<Self> {
         let Connection { client, namespace } = options.connect().await?;
         let own = kinds(&client).await.context("list the kinds that clusterctl moves")?;
         Ok(Self { reader: Reader::new(client).await?, namespace, kinds: own.clone(), own })
     }
 
-    /// The same as the target of a move: as with clusterctl, the kinds of the source count.
+    /// The same place as the target of a move. As in clusterctl, the kinds of the source apply.
     pub(super) fn with_kinds_of(mut self, source: &Self) -> Self {
         self.kinds = source.own.clone();
         self
@@ -79,7 +79,7 @@ impl Place {
         self.reader.all(Some(&self.namespace)).await
     }
 
-    /// What a move is about. Of Secrets nothing but metadata is read.
+    /// All that a move needs to know of this side. Only the metadata of Secrets is read.
     pub(super) async fn side(&self) -> Result<Side> {
         let mut found = Vec::new();
         for kind in &self.kinds {
@@ -91,7 +91,7 @@ impl Place {
         Ok(Side { paused, ..Side::of(&found) })
     }
 
-    /// Clusters and ClusterClasses that somebody has paused. `moving`: not those that an earlier attempt has paused.
+    /// Paused Clusters and ClusterClasses. With `moving`, those that an earlier attempt has paused are left out.
     pub(super) async fn paused(&self, moving: bool) -> Result<Vec<String>> {
         let of_others = |object: &ObjectMeta, pause: &[&str]| !(moving && is_of_move(object, pause));
         let mut found = Vec::new();
@@ -109,14 +109,14 @@ impl Place {
         Ok(found)
     }
 
-    /// Why Clusters of any namespace keep this one from being moved with its ClusterClasses.
+    /// Why Clusters of any namespace prevent a move of this one with its ClusterClasses.
     pub(super) async fn shared_classes(&self) -> Result<Vec<String>> {
         let everywhere = dynamic(&self.reader.client, None, &self.reader.clusters);
         let clusters = everywhere.list(&ListParams::default()).await.context("list Clusters of all namespaces")?;
         Ok(clusters.items.iter().filter_map(|cluster| shared_class(cluster, &self.namespace)).collect())
     }
 
-    /// Takes the pauses of Clusters and ClusterClasses away that a move has set. Those of others stay.
+    /// Removes the pauses that a move has set on Clusters and ClusterClasses. Other pauses stay.
     pub(super) async fn resume_clusters(&self) -> Result<()> {
         for (kind, class) in self.paused_classes().await? {
             if is_of_move(&class, &CLASS_PAUSE) {
@@ -138,7 +138,7 @@ impl Place {
         Ok(())
     }
 
-    /// Pauses the EtcdClusters, or takes the pause of a move away.
+    /// Pauses the EtcdClusters, or removes the pause of a move.
     pub(super) async fn pause_etcds(&self, pause: bool) -> Result<()> {
         let kind = ApiResource::erase::<EtcdCluster>(&());
         for snapshot in self.snapshots().await? {
@@ -149,7 +149,7 @@ impl Place {
         Ok(())
     }
 
-    /// Pauses the Machines of etcd, or takes the pause of a move away.
+    /// Pauses the Machines of etcd, or removes the pause of a move.
     pub(super) async fn pause_machines(&self, pause: bool) -> Result<()> {
         for machine in self.machines().await? {
             if has_pause(&machine) != pause {
@@ -165,7 +165,7 @@ impl Place {
         Ok(machines.iter().find(|machine| !machine_says_paused(machine)).map(ResourceExt::name_any))
     }
 
-    /// Has the Machines of etcd that have no Node name one, or takes that away again.
+    /// Sets a Node in the status of those Machines of etcd that have none, or removes this Node again.
     pub(super) async fn set_nodes(&self, set: bool) -> Result<()> {
         let reference = match self.reader.machines.version.as_str() {
             "v1beta1" => json!({"apiVersion": "v1", "kind": "Node", "name": NODE}),
@@ -185,7 +185,8 @@ impl Place {
         Ok(())
     }
 
-    /// Deletes whatever the other side has too, without anybody acting on it: the second half of `clusterctl move`.
+    /// Deletes all objects that the other side has too, without any controller acting on it: the second half of
+    /// `clusterctl move`.
     pub(super) async fn take_away(&self, moved: &Side) -> Result<()> {
         let mut kinds: Vec<&ApiResource> = self.kinds.iter().map(|kind| &kind.resource).collect();
         kinds.sort_by_key(|kind| LAST.iter().position(|last| *last == resource(kind)));
@@ -245,7 +246,7 @@ impl Place {
     }
 }
 
-/// The kinds that clusterctl moves: those of its CRDs, Secrets and ConfigMaps.
+/// The kinds that clusterctl moves: Secrets, ConfigMaps, and those whose CRDs have its label.
 async fn kinds(client: &Client) -> kube::Result<Vec<Kind>> {
     let crds: Api<CustomResourceDefinition> = Api::all(client.clone());
     let crds = crds.list(&ListParams::default().labels(CLUSTERCTL_LABEL)).await?;
@@ -279,14 +280,14 @@ fn annotation(pause: bool) -> Value {
     json!({"metadata": {"annotations": {names::PAUSED_ANNOTATION: value}}})
 }
 
-/// Whether Cluster API says that it does nothing to a Machine. v1beta1 has such conditions elsewhere.
+/// Whether Cluster API reports that it does nothing to a Machine. v1beta1 has this condition in another place.
 fn machine_says_paused(machine: &DynamicObject) -> bool {
     let lists = ["/status/conditions", "/status/v1beta2/conditions"].map(|path| machine.data.pointer(path));
     let mut conditions = lists.into_iter().flatten().filter_map(Value::as_array).flatten();
     conditions.any(|condition| condition["type"] == PAUSED && condition["status"] == "True")
 }
 
-/// What is gone needs no change.
+/// An object that is gone needs no change.
 fn if_there<T>(answer: kube::Result<T>) -> kube::Result<()> {
     match answer {
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),

@@ -1,6 +1,6 @@
-//! One `move` of a namespace at a time: a Lease in the source. It is renewed as long as the command runs, and deleted at
-//! its end. One that was killed leaves it behind, and the next one takes it when nobody has renewed it for a while. What
-//! clocks show does not matter.
+//! A Lease in the source, which allows only one `move` of a namespace at a time. The command renews it while it runs,
+//! and deletes it at its end. A command that was killed leaves it behind. The next one takes it over if nobody renews
+//! it for a while. The times in the Lease do not matter.
 
 use super::place::Place;
 use super::say;
@@ -15,21 +15,22 @@ use tokio::time::{Instant, sleep, timeout};
 
 /// Name of the Lease.
 const NAME: &str = "kubectl-etcdcluster-move";
-/// Between two renewals, and how long one may take.
+/// The pause between two renewals, and the time limit of one.
 const RENEWAL: Duration = Duration::from_secs(5);
-/// After so long without a renewal, whoever has the turn stops.
+/// After this time without a renewal, the holder stops.
 const LOST: Duration = Duration::from_secs(15);
-/// After so long without one, another may have it: later than that, with the renewal that was waited for.
+/// After this time without a renewal, another command may take the Lease. It is longer than `LOST` plus the time limit
+/// of a renewal.
 const SILENCE: Duration = Duration::from_secs(30);
 
-/// The turn, which this process has.
+/// The Lease, which this process holds.
 pub(super) struct Turn {
     leases: Api<Lease>,
     lease: Lease,
 }
 
 impl Turn {
-    /// Takes it. Fails if another has it.
+    /// Takes the Lease. Fails if another command holds it.
     pub(super) async fn take(source: &Place) -> Result<Self> {
         let leases = source.leases();
         let lease = match leases.create(&PostParams::default(), &mine()).await {
@@ -39,7 +40,7 @@ impl Turn {
         Ok(Self { leases, lease })
     }
 
-    /// Keeps it, and comes back when it is lost, with the reason.
+    /// Renews the Lease. Returns only when the Lease is lost, with the reason.
     pub(super) async fn keep(&mut self) -> Error {
         let mut kept = Instant::now();
         loop {
@@ -62,12 +63,12 @@ impl Turn {
         if let Some(spec) = &mut self.lease.spec {
             spec.renew_time = Some(MicroTime(now()));
         }
-        // With its version: it is refused where another has written.
+        // Sends the resource version, so the API server refuses the write if somebody else has written.
         self.lease = self.leases.replace(NAME, &PostParams::default(), &self.lease).await?;
         Ok(())
     }
 
-    /// Gives it back. If that fails, the next one waits for a while.
+    /// Deletes the Lease. If that fails, the next command has to wait for a while.
     pub(super) async fn end(self) {
         let (resource_version, uid) = (self.lease.resource_version(), self.lease.uid());
         let parameters = DeleteParams::default().preconditions(Preconditions { resource_version, uid });
@@ -75,7 +76,7 @@ impl Turn {
     }
 }
 
-/// Takes the turn of one that does not renew it any more.
+/// Takes over a Lease that its holder no longer renews.
 async fn after_silence(leases: &Api<Lease>) -> Result<Lease> {
     let seen = leases.get(NAME).await.with_context(|| format!("read Lease {NAME}"))?;
     let holder = seen.spec.as_ref().and_then(|spec| spec.holder_identity.clone()).unwrap_or_default();
