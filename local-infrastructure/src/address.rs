@@ -1,4 +1,4 @@
-//! Which address a new machine gets: pure.
+//! Chooses the address of a new machine. Pure.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -19,13 +19,13 @@ pub enum IpFamily {
     IPv6,
 }
 
-/// The network of the machines that have IPv6, of which an IPv4 address makes up the end: what is reserved stands for both.
+/// The network of the machines with IPv6. Their addresses end with an IPv4 address, so a reservation covers both.
 const PREFIX_OF_IPV6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0x77, 0, 0, 0, 0, 0, 0);
 /// Length of that network's prefix in bits.
 pub const PREFIX_LENGTH_OF_IPV6: u8 = 64;
 
 impl IpFamily {
-    /// The address that an IPv4 address of the subnet stands for.
+    /// The address that corresponds to an IPv4 address of the subnet.
     #[must_use]
     pub fn address(self, reserved: Ipv4Addr) -> IpAddr {
         match self {
@@ -34,13 +34,13 @@ impl IpFamily {
         }
     }
 
-    /// Whether it is what is taken where nothing is said.
+    /// Whether it is the default.
     pub(crate) fn is_default(&self) -> bool {
         *self == Self::default()
     }
 }
 
-/// An IPv4 network, such as `10.77.0.0/16`. Its first address is the bridge's, which is the machines' gateway.
+/// An IPv4 network, such as `10.77.0.0/16`. The bridge has its first address, which is the machines' gateway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Subnet {
     network: u32,
@@ -56,9 +56,9 @@ pub enum InvalidSubnet {
     /// The address has bits set outside the prefix.
     #[error("`{given}` has bits beyond its prefix: the network is {network}")]
     HostBits {
-        /// What was given.
+        /// The text.
         given: String,
-        /// The network that holds it.
+        /// The network that contains the address.
         network: String,
     },
     /// Too small or too large to hand out addresses from.
@@ -66,7 +66,7 @@ pub enum InvalidSubnet {
     Size(String),
 }
 
-/// The lowest host numbers are left for the bridge and for things a person puts on it by hand.
+/// The first host number for machines. The lower ones are for the bridge, and for anything that a person adds to it.
 const FIRST_HOST: u32 = 10;
 
 impl Subnet {
@@ -87,7 +87,7 @@ impl Subnet {
     }
 
     fn first(&self) -> u32 {
-        // A tiny network has no room for a reserve: everything above the gateway is handed out.
+        // A tiny network has no space to spare: all addresses above the gateway are assigned.
         self.network + if self.size() > 4 * FIRST_HOST { FIRST_HOST } else { 2 }
     }
 
@@ -95,8 +95,9 @@ impl Subnet {
         self.network + self.size() - 2
     }
 
-    /// The first address after `after` (or the first of all) that is not `taken`, starting again at the beginning after
-    /// the last one. Going round lets an address rest after its machine is gone, as most clouds do. `None`: all taken.
+    /// The first address after `after` that is not `taken`, or the first of all if there is no `after`. The search
+    /// wraps around at the end, so that an address rests after its machine is gone, as in most clouds. `None`: all
+    /// addresses are taken.
     #[must_use]
     pub fn allocate(&self, taken: &BTreeSet<Ipv4Addr>, after: Option<Ipv4Addr>) -> Option<Ipv4Addr> {
         let (first, last) = (self.first(), self.last());

@@ -185,10 +185,10 @@ impl std::str::FromStr for Name {
     }
 }
 
-/// Does what the command line asks for.
+/// Runs the command of the command line.
 ///
 /// # Errors
-/// What the person at the command line should read.
+/// They are written for the user at the command line.
 pub fn run(cli: Cli) -> Result<ExitCode> {
     match cli.command {
         Command::Run(arguments) => {

@@ -1,4 +1,4 @@
-//! LocalClusters: an address for the API servers, ready at once.
+//! LocalClusters: each has an address for the API servers, and is ready immediately.
 
 mod context;
 mod controller;

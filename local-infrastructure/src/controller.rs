@@ -1,4 +1,4 @@
-//! The controller of LocalMachines: what wakes it up, and one round.
+//! The controller of LocalMachines: its triggers, and one reconcile.
 
 use crate::{
     context::Context,
@@ -18,10 +18,10 @@ use kube::{
 };
 use std::sync::Arc;
 
-/// Name of the controller: in logs and metrics.
+/// Name of the controller, in logs and metrics.
 const CONTROLLER: &str = "local-machine";
 
-/// Runs until shutdown. `local_changes`: machines to which something happened.
+/// Runs until shutdown. `local_changes`: machines that have changed.
 pub(crate) async fn run(
     shared: &Shared,
     hardware: Arc<dyn Hardware>,

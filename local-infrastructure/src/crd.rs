@@ -1,4 +1,5 @@
-//! LocalCluster, LocalMachine and LocalMachineTemplate: infrastructure of Cluster API, contracts v1beta1 and v1beta2.
+//! LocalCluster, LocalMachine and LocalMachineTemplate: infrastructure for Cluster API, with its contracts v1beta1 and
+//! v1beta2.
 
 // kube's derive reads repeated `printcolumn(type_ = "string", …)` attributes; they are not duplicates.
 #![allow(clippy::duplicated_attributes)]
@@ -16,7 +17,7 @@ use std::net::Ipv4Addr;
 
 /// API group of the kinds.
 pub const GROUP: &str = "infrastructure.cluster.x-k8s.io";
-/// LocalMachines and LocalClusters have this finalizer until every trace of them is removed.
+/// LocalMachines and LocalClusters have this finalizer until everything that belongs to them is removed.
 pub const FINALIZER: &str = "local.infrastructure.cluster.x-k8s.io";
 /// Field manager of every write.
 pub const FIELD_MANAGER: &str = "local-infrastructure";
@@ -231,12 +232,12 @@ pub mod conditions {
     };
     pub use api::conditions::{PAUSED, READY};
 
-    /// How the bootstrap ended. Unknown until it has finished.
+    /// The result of the bootstrap. Unknown until it has finished.
     pub const BOOTSTRAP_SUCCEEDED: &str = "BootstrapSucceeded";
 
-    /// The Machine names no bootstrap data yet, or it cannot be read.
+    /// The Machine names no bootstrap data yet, or the data cannot be read.
     pub const WAITING_FOR_BOOTSTRAP_DATA: &str = "WaitingForBootstrapData";
-    /// The machine cannot be made or started; the message says why. It is tried again.
+    /// The machine cannot be made or started; the message says why. The controller retries.
     pub const CREATION_FAILED: &str = "CreationFailed";
     /// The machine exists and its bootstrap has not finished.
     pub const BOOTING: &str = "Booting";
@@ -250,7 +251,7 @@ pub mod conditions {
     pub const SUCCEEDED: &str = "Succeeded";
 }
 
-/// A machine's id for Cluster API.
+/// The provider ID of a machine.
 #[must_use]
 pub fn provider_id(namespace: &str, name: &str) -> String {
     format!("local:////{namespace}/{name}")
@@ -264,16 +265,16 @@ impl Endpoint {
     }
 }
 
-/// The definitions of the kinds, as they are installed.
+/// The CRDs of all kinds.
 #[must_use]
 pub fn all() -> [CustomResourceDefinition; 3] {
     [LocalCluster::crd(), LocalMachine::crd(), LocalMachineTemplate::crd()]
 }
 
-/// File name and content of every definition.
+/// File name and content of each CRD.
 ///
 /// # Errors
-/// If a definition cannot be written as YAML.
+/// If a CRD cannot be written as YAML.
 pub fn files() -> Result<Vec<(String, String)>, serde_yaml::Error> {
     all()
         .iter()

@@ -1,4 +1,4 @@
-//! What happens in machines' directories, as a stream of machines to look at: nobody has to ask again and again.
+//! The changes in the directories of machines, as a stream of machines to reconcile. So nobody has to poll.
 
 use futures::channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
 use rustix::{
@@ -15,7 +15,7 @@ use std::{
     thread,
 };
 
-/// Files whose change is worth a look: whether it runs, should run, and how its bootstrap data ended.
+/// Files whose changes matter: whether a machine runs, whether it should run, and the result of its bootstrap.
 const FILES: [&[u8]; 3] = [b"bootstrap.json", b"power", b"process.json"];
 
 /// Namespace and name of a machine.
@@ -29,10 +29,10 @@ pub struct Events {
 }
 
 impl Events {
-    /// Watches nothing yet. What happens is read in a thread, which stays as long as the process.
+    /// Does not watch anything yet. A thread reads the changes, and runs until the process ends.
     ///
     /// # Errors
-    /// If the kernel gives this user no further inotify instance or thread.
+    /// If the kernel refuses a further inotify instance or a thread for this user.
     pub fn start() -> io::Result<(Self, UnboundedReceiver<Key>)> {
         let events = Self { inotify: Arc::new(init(CreateFlags::CLOEXEC)?), watched: Arc::default() };
         let (sender, receiver) = unbounded();
@@ -41,10 +41,10 @@ impl Events {
         Ok((events, receiver))
     }
 
-    /// Watches one more directory; nothing happens if it is watched already. It ends with the directory.
+    /// Watches one more directory; nothing happens if it is already watched. The watch ends with the directory.
     ///
     /// # Errors
-    /// If the directory does not exist, or the kernel gives this user no further watch.
+    /// If the directory does not exist, or the kernel refuses a further watch for this user.
     pub fn watch(&self, directory: &Path, namespace: &str, name: &str) -> io::Result<()> {
         let flags = WatchFlags::MOVED_TO | WatchFlags::DELETE | WatchFlags::ONLYDIR;
         let id = add_watch(&self.inotify, directory, flags)?;

@@ -1,4 +1,4 @@
-//! Everything that is written for a LocalMachine.
+//! All writes for a LocalMachine.
 
 use crate::{
     context::Context,
@@ -13,14 +13,14 @@ use crate::{
 use controller_support::{Plan, Result};
 use kube::{Resource, ResourceExt};
 
-/// The field of the spec that is ours to set.
+/// The field of the spec that we may set.
 const PROVIDER_ID: &str = "providerID";
 
-/// What became of a step.
+/// The result of a step.
 pub enum Outcome {
-    /// It is done; this is the object now.
+    /// The step is done, and this is the current object.
     Done(Box<LocalMachine>),
-    /// It is done, and the object is let go.
+    /// The step is done, and our finalizer is removed.
     Gone,
     /// The machine itself could not be made, started or removed.
     Failed(String),
@@ -67,7 +67,7 @@ pub(crate) async fn execute(
     }
 }
 
-/// Writes what a reconcile came to: the status if it differs, then the events of what has changed with it. `failure`: why a
+/// Writes the result of a reconcile: the status if it differs, then the events about its changes. `failure`: why a
 /// machine could not be made, started or removed.
 ///
 /// # Errors

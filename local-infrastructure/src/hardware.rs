@@ -1,5 +1,5 @@
-//! What machines are made of. The controllers know machines and their addresses by it only, so that others can be put in the
-//! place of namespaces.
+//! What machines are made of. The controllers know machines and their addresses only through it, so that something else
+//! can replace the kernel's namespaces.
 
 use crate::{
     address::{IpFamily, Subnet},
@@ -10,7 +10,7 @@ use crate::{
 };
 use std::{net::Ipv4Addr, path::PathBuf};
 
-/// A machine to be made.
+/// A machine to make.
 #[derive(Clone, Debug)]
 pub struct NewMachine {
     /// Namespace of its LocalMachine.
@@ -19,40 +19,41 @@ pub struct NewMachine {
     pub name: String,
     /// UID of its LocalMachine.
     pub uid: String,
-    /// The name that it is to have.
+    /// The machine's host name.
     pub host_name: String,
-    /// Which addresses it is to have.
+    /// The IP family of the machine's addresses.
     pub ip_family: IpFamily,
-    /// What it boots.
+    /// The user data that it boots with.
     pub user_data: UserData,
 }
 
-/// What machines are made of. Calls may block, except [`Hardware::look`], which is made in every
-/// reconcile. Each fails if it cannot do what it says.
+/// What machines are made of. Calls may block, except for [`Hardware::look`], which every reconcile makes. A call fails
+/// if it cannot do what it promises.
 pub trait Hardware: Send + Sync + 'static {
-    /// The machine, if it exists. From then on its changes are told to the controller.
+    /// The machine, if it exists. From then on, the controller is notified of its changes.
     fn look(&self, namespace: &str, name: &str) -> Result<Option<Local>>;
 
-    /// Makes a machine, unless it is there, and starts it: nothing may come between a machine with an address and its boot.
+    /// Makes a machine, unless it exists, and starts it. This is one call, so that nothing comes between a machine with
+    /// an address and its boot.
     fn create(&self, new: NewMachine) -> Result<()>;
 
-    /// Starts a machine that was made and not started.
+    /// Starts a machine that was made but not started.
     fn start(&self, namespace: &str, name: &str) -> Result<()>;
 
-    /// Removes a machine and everything that it has. Nothing happens if there is none.
+    /// Removes a machine and all that belongs to it. Nothing happens if it does not exist.
     fn destroy(&self, namespace: &str, name: &str) -> Result<()>;
 
-    /// The address that `owner` has, reserving one if it has none yet.
+    /// The address of `owner`. Reserves one if it has none yet.
     ///
     /// # Errors
     /// If none is free.
     fn reserve(&self, owner: &str) -> Result<Ipv4Addr>;
 
-    /// Lets the address of `owner` be used again. Nothing happens if it has none.
+    /// Makes the address of `owner` available again. Nothing happens if it has none.
     fn release(&self, owner: &str) -> Result<()>;
 }
 
-/// Machines of namespaces.
+/// Machines made of the kernel's namespaces.
 pub(crate) struct Namespaces {
     /// The machines of the state directory.
     pub(crate) machines: Machines,
@@ -64,12 +65,12 @@ pub(crate) struct Namespaces {
     pub(crate) subnet: Subnet,
     /// This program.
     pub(crate) program: PathBuf,
-    /// Tells what happens to machines.
+    /// Reports changes of machines.
     pub(crate) events: Events,
 }
 
 impl Hardware for Namespaces {
-    /// The machine's directory is watched from before it is read, so that no later change is missed.
+    /// Watches the machine's directory before it reads it, so that it misses no later change.
     fn look(&self, namespace: &str, name: &str) -> Result<Option<Local>> {
         let machine = match self.machines.get(namespace, name) {
             Err(Error::NotFound(_)) => return Ok(None),

@@ -1,4 +1,5 @@
-//! The image that machines start from: a directory that lies between this computer's own files and a machine's disk.
+//! The image that machines start from: a directory that is the layer between this computer's files and a machine's
+//! disk.
 
 use crate::machine::if_there;
 use std::{
@@ -16,7 +17,7 @@ pub struct Parts {
     /// A directory of etcd releases, `v<version>/etcd-v<version>-linux-<arch>.tar.gz` with its `.sha256` beside it. It
     /// becomes `/var/cache/etcdadm/etcd`.
     pub etcd_releases: Option<PathBuf>,
-    /// Where downloaded things are kept for the next image; see [`default_cache`].
+    /// Where downloads are kept for the next image; see [`default_cache`].
     pub cache: PathBuf,
 }
 
@@ -26,17 +27,17 @@ pub enum Error {
     /// A file could not be read or written.
     #[error("{path}: {source}")]
     File {
-        /// Which one.
+        /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The cause.
         source: io::Error,
     },
     /// Another program failed.
     #[error("{program}: {message}")]
     Program {
-        /// What was run.
+        /// The program.
         program: String,
-        /// What it said.
+        /// Its message.
         message: String,
     },
     /// cloud-init is not installed on this computer.
@@ -46,7 +47,8 @@ pub enum Error {
 
 type Result<T> = std::result::Result<T, Error>;
 
-/// The project's cache: `$XDG_CACHE_HOME/cluster-api-provider-etcdadm`, with `~/.cache` where that is not set.
+/// The project's cache: `$XDG_CACHE_HOME/cluster-api-provider-etcdadm`, or the same below `~/.cache` if the variable is
+/// not set.
 #[must_use]
 pub fn default_cache() -> PathBuf {
     let home = || PathBuf::from(env::var_os("HOME").unwrap_or_else(|| "/root".into())).join(".cache");
@@ -54,11 +56,11 @@ pub fn default_cache() -> PathBuf {
     root.join("cluster-api-provider-etcdadm")
 }
 
-/// Makes the image in `destination`, which is emptied first. It must not lie in `/usr`, `/etc` or `/var`, which it is to be
-/// laid over.
+/// Makes the image in `destination`, which is emptied first. It must not be in `/usr`, `/etc` or `/var`, because it
+/// becomes an overlay layer above them.
 ///
 /// # Errors
-/// If a part is missing or cannot be copied, or the package `systemctl` cannot be had.
+/// If a part is missing or cannot be copied, or the package `systemctl` is not available.
 pub fn assemble(destination: &Path, parts: &Parts) -> Result<()> {
     if !Path::new("/usr/bin/cloud-init").exists() {
         return Err(Error::NoCloudInit);
@@ -67,7 +69,7 @@ pub fn assemble(destination: &Path, parts: &Parts) -> Result<()> {
     write(&destination.join("etc/cloud/cloud.cfg"), 0o644, include_str!("image/cloud.cfg"))?;
     let unit = "usr/lib/systemd/system/systemd-timesyncd.service";
     write(&destination.join(unit), 0o644, include_str!("image/systemd-timesyncd.service"))?;
-    // cloud-init looks for the program to know whether the service is installed.
+    // cloud-init looks for this program to find out whether the service is installed.
     write(&destination.join("usr/lib/systemd/systemd-timesyncd"), 0o755, "#!/bin/sh\n")?;
     install_systemctl(destination, &systemctl(&parts.cache)?)?;
     if let Some(etcdadm) = &parts.etcdadm {
@@ -81,8 +83,8 @@ pub fn assemble(destination: &Path, parts: &Parts) -> Result<()> {
     Ok(())
 }
 
-/// Debian's `systemctl` that needs no daemon: the path of the script, fetched unless the cache has it. It is never
-/// installed on this computer, where it would replace the real one.
+/// The path of Debian's `systemctl` script, which needs no daemon. It is downloaded unless it is in the cache. It is
+/// never installed on this computer, where it would replace the real one.
 ///
 /// # Errors
 /// If the package cannot be downloaded or unpacked.
@@ -95,7 +97,7 @@ pub fn systemctl(cache: &Path) -> Result<PathBuf> {
     let temporary = cache.join(format!("systemctl.{}", std::process::id()));
     fs::create_dir_all(&temporary).map_err(on(&temporary))?;
     let fetched = fetch_systemctl(&temporary);
-    // Another process may have been quicker; what it made is as good.
+    // Another process may have been faster. Its result is just as good.
     if fetched.is_ok() && fs::rename(temporary.join("unpacked"), &directory).is_err() && !script.exists() {
         return Err(Error::File { path: directory, source: io::Error::other("cannot be created") });
     }
@@ -114,9 +116,9 @@ fn fetch_systemctl(temporary: &Path) -> Result<()> {
     run(Command::new("dpkg").arg("-x").arg(package).arg(temporary.join("unpacked")))
 }
 
-/// The script waits in whole and half seconds, also for what it could be told at once; every service would take two
-/// seconds to start. It also forgets how a process ended that it reaped itself, which decides whether it is started again.
-/// Each text is replaced where it is found.
+/// The script sleeps for whole and half seconds, even if what it waits for is already there, so every service would
+/// take two seconds to start. It also forgets the exit status of a process that it reaped itself, and this status
+/// decides whether the service is restarted. Each text is replaced wherever it occurs.
 const CHANGES: [(&str, &str); 4] = [
     ("\nMinimumYield = 0.5\n", "\nMinimumYield = 0.02\n"),
     (
@@ -140,7 +142,7 @@ fn install_systemctl(destination: &Path, script: &Path) -> Result<()> {
     }
     let source = destination.join("usr/lib/local-infrastructure/systemctl.py");
     write(&source, 0o644, &text)?;
-    // Compiled once here, which is most of what a call would take.
+    // Compiles the script once: otherwise this takes most of the time of each call.
     let compile = "import py_compile, sys; py_compile.compile(sys.argv[1], sys.argv[1] + 'c', doraise=True)";
     run(Command::new("/usr/bin/python3").args(["-c", compile]).arg(&source))?;
     write(&destination.join("usr/bin/systemctl"), 0o755, include_str!("image/systemctl.sh"))
@@ -164,7 +166,7 @@ fn write(path: &Path, mode: u32, content: &str) -> Result<()> {
 
 fn link_or_copy(from: &Path, to: &Path) -> Result<()> {
     create_parent(to)?;
-    // Linking fails between file systems, and then a copy does as well.
+    // A link between file systems fails, and a copy does as well.
     if fs::hard_link(from, to).is_err() {
         fs::copy(from, to).map_err(on(from))?;
     }

@@ -1,7 +1,8 @@
 //! `machine-init`: the first process of a machine.
 //!
-//! It makes the machine's root, waits until the network is plugged in, boots (cloud-init and the enabled units) and then
-//! does what a machine's first process has to: reap, restart what died, and end everything on SIGTERM.
+//! It makes the machine's root, waits until the network is connected, boots (cloud-init and the enabled units), and
+//! then does the work of a first process: it reaps processes, restarts failed services, and ends all processes on
+//! SIGTERM.
 
 mod boot;
 mod children;
@@ -62,7 +63,7 @@ impl Faults {
     }
 }
 
-/// Is the machine until it is shut down.
+/// Runs as the machine's first process until the machine is shut down.
 ///
 /// # Errors
 /// If the machine cannot be made from its directory.
@@ -71,9 +72,9 @@ pub fn run(arguments: &Init) -> Result<()> {
     let layout = Layout::at(&arguments.directory);
     let spec = read_spec(&layout)?;
     let faults = Faults::read(arguments);
-    // Stays open, so that results can be written where the machine itself cannot reach.
+    // It stays open, so that results can be written to a place that the machine itself cannot reach.
     let directory = File::open(layout.directory()).context("the machine's directory")?;
-    // A session without a terminal. It fails only if it is that already.
+    // A session without a terminal. This fails only if the process already leads a session.
     let _ = setsid();
 
     mounts::assemble(&layout, &spec)?;

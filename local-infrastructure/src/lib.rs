@@ -1,9 +1,9 @@
-//! Machines for Cluster API made of Linux namespaces on this computer, for trying things out and for tests.
+//! Machines for Cluster API that are made of Linux namespaces on this computer, for experiments and for tests.
 //!
-//! An infrastructure provider like any other: LocalCluster, LocalMachine and LocalMachineTemplate satisfy Cluster API's
-//! contracts v1beta1 and v1beta2. A machine is a set of namespaces on a bridge with an address, a root and a host name of
-//! its own; it boots its bootstrap data with the real cloud-init and runs real processes. [`machine::Machines`] is for
-//! those who want to do to a machine what happens to machines.
+//! This is a regular infrastructure provider: LocalCluster, LocalMachine and LocalMachineTemplate satisfy Cluster API's
+//! contracts v1beta1 and v1beta2. A machine is a set of namespaces on a bridge, with its own address, root and host
+//! name. It boots its bootstrap data with the real cloud-init, and runs real processes. [`machine::Machines`] is for
+//! programs that want to cause what can happen to machines.
 
 pub mod address;
 pub mod cli;

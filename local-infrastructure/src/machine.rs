@@ -1,8 +1,9 @@
-//! Machines of namespaces, without Kubernetes: what the controller makes, and what a person or a scenario does to them.
+//! Machines made of the kernel's namespaces, without Kubernetes: the controller makes them, and a person or a scenario
+//! acts on them.
 //!
-//! Everything about a machine lies in one directory of the state directory, so that any process with that directory can
-//! act on it, and so that machines outlive the process that made them. All calls block; none takes longer than a
-//! machine's orderly shutdown.
+//! All files of a machine are in one directory of the state directory. So any process with access to the state
+//! directory can act on the machine, and machines outlive the process that made them. All calls block until they are
+//! done.
 
 mod disk;
 mod files;
@@ -47,23 +48,23 @@ pub enum Error {
     /// A program that makes or changes a machine failed.
     #[error("{program} failed: {message}")]
     Program {
-        /// What was run.
+        /// The program.
         program: String,
-        /// What it said.
+        /// Its message.
         message: String,
     },
-    /// A file of the state directory, or one that a machine is made of, could not be used.
+    /// A file of the state directory, or a file that a machine is made of, could not be used.
     #[error("{path}: {source}")]
     File {
-        /// Which one.
+        /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The cause.
         source: io::Error,
     },
-    /// The machine's processes did not do what the kernel was asked for.
+    /// An operation on the machine's processes did not succeed.
     #[error("machine {machine}: {what}")]
     Process {
-        /// Whose processes.
+        /// The machine.
         machine: String,
         /// What did not happen.
         what: String,
@@ -73,27 +74,27 @@ pub enum Error {
 /// Result of something done to a machine.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// All machines of one state directory. Whatever changes or reads them fails if that directory cannot be used.
+/// All machines of one state directory. Each operation fails if this directory cannot be used.
 #[derive(Clone, Debug)]
 pub struct Machines {
     state_dir: PathBuf,
 }
 
 impl Machines {
-    /// The machines whose state lies in `state_dir`, which need not exist yet. It must be on another file system than the
-    /// computer's `/usr`, `/etc` and `/var`, such as a tmpfs: machines' disks are overlays of those.
+    /// The machines with their state in `state_dir`, which need not exist yet. It must be on another file system than
+    /// this computer's `/usr`, `/etc` and `/var`, such as a tmpfs, because machines' disks are overlays of those.
     #[must_use]
     pub fn open(state_dir: impl Into<PathBuf>) -> Self {
         Self { state_dir: state_dir.into() }
     }
 
-    /// The addresses that are taken on this network.
+    /// The reserved addresses of this network.
     #[must_use]
     pub fn reservations(&self) -> Reservations {
         Reservations::open(&self.state_dir)
     }
 
-    /// Every machine that exists, by namespace and name.
+    /// All machines that exist, in the order of namespace and name.
     pub fn list(&self) -> Result<Vec<Machine>> {
         let root = self.state_dir.join("machines");
         let mut found = Vec::new();
@@ -112,14 +113,14 @@ impl Machines {
     /// One machine.
     ///
     /// # Errors
-    /// [`Error::NotFound`] if it does not exist (yet, or no longer).
+    /// [`Error::NotFound`] if it does not exist.
     pub fn get(&self, namespace: &str, name: &str) -> Result<Machine> {
         let layout = self.layout(namespace, name);
         let spec = files::read_json(&layout.spec())?.ok_or_else(|| Error::NotFound(layout.label().to_owned()))?;
         Ok(Machine { state_dir: self.state_dir.clone(), layout, spec })
     }
 
-    /// Makes a machine with an empty disk, or returns the one that is there. It is not started.
+    /// Makes a machine with an empty disk, or returns the existing one. Does not start it.
     pub fn create(&self, spec: MachineSpec, user_data: &[u8]) -> Result<Machine> {
         let layout = self.layout(&spec.namespace, &spec.name);
         match self.get(&spec.namespace, &spec.name) {
@@ -127,25 +128,27 @@ impl Machines {
             known => return known,
         }
         disk::prepare(&layout, &spec, user_data)?;
-        // The last thing written: a machine that was half made by a process that died is made again.
+        // This is written last: if a process dies before, the incomplete machine is made again.
         let json = serde_json::to_vec_pretty(&spec).map_err(io::Error::from).map_err(on(&layout.spec()))?;
         write_atomic(&layout.spec(), &json)?;
         Ok(Machine { state_dir: self.state_dir.clone(), layout, spec })
     }
 
-    /// The machine of that name, which may not exist yet, is created as usual and then never boots: it has an address
-    /// and nothing in it ever runs. Holds until [`Self::clear_faults`], and is looked at whenever the machine starts.
+    /// Prepares a fault: the machine with this name, which may not exist yet, is created as usual but never boots. It
+    /// has an address, and nothing in it ever runs. The fault holds until [`Self::clear_faults`], and is read each time
+    /// the machine starts.
     pub fn fault_no_boot(&self, namespace: &str, name: &str) -> Result<()> {
         write_atomic(&self.faults(namespace, name).join("no-boot"), b"")
     }
 
-    /// The machine of that name, which may not exist yet, waits so long before it boots. Holds until
-    /// [`Self::clear_faults`], and is looked at whenever the machine starts.
+    /// Prepares a fault: the machine with this name, which may not exist yet, waits for this time before it boots. The
+    /// fault holds until [`Self::clear_faults`], and is read each time the machine starts.
     pub fn fault_boot_delay(&self, namespace: &str, name: &str, delay: Duration) -> Result<()> {
         write_atomic(&self.faults(namespace, name).join("boot-delay"), delay.as_secs_f64().to_string().as_bytes())
     }
 
-    /// Forgets the faults prepared for a machine. A machine that did not boot because of them does so once rebooted.
+    /// Removes the faults that are prepared for a machine. If a machine did not boot because of a fault, it boots after
+    /// a reboot.
     pub fn clear_faults(&self, namespace: &str, name: &str) -> Result<()> {
         files::remove_tree(&self.faults(namespace, name))
     }
@@ -154,34 +157,36 @@ impl Machines {
         self.layout(namespace, name).faults().to_owned()
     }
 
-    /// Where a machine's files are.
+    /// The paths of a machine's files.
     pub(crate) fn layout(&self, namespace: &str, name: &str) -> Layout {
         Layout::new(&self.state_dir, namespace, name)
     }
 
-    /// Ends a machine and removes every trace of it, whatever state it is in. Nothing happens if there is none.
+    /// Ends a machine and removes everything that belongs to it, whatever its state. Nothing happens if it does not
+    /// exist.
     ///
     /// # Errors
-    /// If something of it cannot be removed; calling again goes on where it stopped.
+    /// If something cannot be removed. Another call continues where this one stopped.
     pub fn destroy(&self, namespace: &str, name: &str) -> Result<()> {
         let layout = self.layout(namespace, name);
         if layout.directory().exists() {
             power::destroy(&layout)?;
         }
         self.reservations().release(&machine_owner(namespace, name))?;
-        // Left only if it was the last machine of the namespace; a race with a new one is not an error.
+        // The directory is removed only if this was the last machine of the namespace. A race with a new machine is not
+        // an error.
         let _ = layout.directory().parent().map(fs::remove_dir);
         Ok(())
     }
 }
 
-/// Under which name a machine's address is reserved.
+/// The owner of a machine's address in the reservations.
 pub(crate) fn machine_owner(namespace: &str, name: &str) -> String {
     format!("machine/{namespace}/{name}")
 }
 
-/// One machine that exists, running or not. Whatever is done to it fails if its files cannot be used, or if its processes or
-/// its network do not follow.
+/// A machine that exists, running or not. An operation on it fails if its files cannot be used, or if its processes or
+/// its network do not react.
 #[derive(Clone, Debug)]
 pub struct Machine {
     state_dir: PathBuf,
@@ -190,13 +195,13 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// What it was made from.
+    /// The spec that it was made from.
     #[must_use]
     pub fn spec(&self) -> &MachineSpec {
         &self.spec
     }
 
-    /// The address that is reserved for it: its own, where it has IPv4.
+    /// The address that is reserved for it. With IPv4, this is its own address.
     #[must_use]
     pub fn address(&self) -> Ipv4Addr {
         self.spec.address
@@ -208,19 +213,19 @@ impl Machine {
         self.spec.ip()
     }
 
-    /// Where all its files are.
+    /// The directory of all its files.
     #[must_use]
     pub fn directory(&self) -> &Path {
         self.layout.directory()
     }
 
-    /// Whether its first process is there. A frozen machine is running.
+    /// Whether its first process exists. A frozen machine is running too.
     #[must_use]
     pub fn is_running(&self) -> bool {
         power::running(&self.layout).is_some()
     }
 
-    /// Whether it is meant to be running: false after a kill or a power-off.
+    /// Whether it should be running: false after a kill or a power-off.
     #[must_use]
     pub fn is_powered_on(&self) -> bool {
         self.layout.powered_on()
@@ -232,18 +237,18 @@ impl Machine {
         self.layout.boots() > 0
     }
 
-    /// The process id, in the caller's world, of its first process.
+    /// The process ID of its first process, in the caller's world.
     #[must_use]
     pub fn first_process(&self) -> Option<i32> {
         power::running(&self.layout).map(|process| process.pid)
     }
 
-    /// How its bootstrap data ended, once it has.
+    /// The result of its bootstrap, once it has ended.
     pub fn bootstrap(&self) -> Result<Option<Bootstrap>> {
         self.layout.read_bootstrap()
     }
 
-    /// Everything it has printed since it was made.
+    /// All output that it has printed since it was made.
     pub fn console(&self) -> Result<String> {
         let printed = if_there(fs::read(self.layout.console())).map_err(on(&self.layout.console()))?;
         Ok(String::from_utf8_lossy(&printed.unwrap_or_default()).into_owned())
@@ -254,12 +259,14 @@ impl Machine {
         power::start(&self.layout, &self.spec)
     }
 
-    /// Pulls the plug: every process is gone at once and the disk stays as it is. It stays down until powered on.
+    /// Pulls the plug: all processes end immediately, and the disk stays as it is. The machine stays down until it is
+    /// powered on.
     pub fn kill(&self) -> Result<()> {
         power::kill(&self.layout)
     }
 
-    /// Shuts it down in good order (SIGTERM to everything; after ten seconds as [`Self::kill`]).
+    /// Shuts it down in good order: sends SIGTERM to all processes, and does the same as [`Self::kill`] after ten
+    /// seconds.
     pub fn power_off(&self) -> Result<()> {
         power::shut_down(&self.layout)
     }
@@ -270,7 +277,7 @@ impl Machine {
         self.power_on()
     }
 
-    /// Stops all its processes where they are, as a computer does that hangs. Its connections stay open and silent.
+    /// Stops all its processes, like a computer that hangs. Its connections stay open and silent.
     ///
     /// # Errors
     /// [`Error::NotRunning`], or if the processes cannot be stopped.
@@ -278,7 +285,7 @@ impl Machine {
         processes::stop_all(&self.layout)
     }
 
-    /// Lets a frozen machine go on.
+    /// Continues a frozen machine.
     ///
     /// # Errors
     /// [`Error::NotRunning`], or if the processes cannot be continued.
@@ -286,27 +293,27 @@ impl Machine {
         processes::continue_all(&self.layout)
     }
 
-    /// Cuts it off from everything: packets are dropped in both directions until [`Self::reconnect`], also across a
-    /// reboot, since it is the network that is broken.
+    /// Cuts it off from everything: packets in both directions are dropped until [`Self::reconnect`], even after a
+    /// reboot, because it is the network that is broken.
     pub fn cut_off(&self) -> Result<()> {
         network::partition(&self.layout, &self.spec, &network::Partition::everything())
     }
 
-    /// Cuts it off from one other address (a machine's, or the bridge's), in both directions, in addition to what it is
-    /// cut off from already. Where both have IPv6, it is the one that this address stands for.
+    /// Cuts it off from one other address (a machine's, or the bridge's), in both directions, in addition to existing
+    /// cuts. If both have IPv6, this applies to the IPv6 address that corresponds to this address.
     pub fn cut_off_from(&self, peer: Ipv4Addr) -> Result<()> {
         network::partition(&self.layout, &self.spec, &network::Partition::read(&self.layout)?.and(peer))
     }
 
-    /// Cuts one way of its network, in place of every other cut.
+    /// Cuts one direction of its network, in place of all other cuts.
     pub fn cut_off_one_way(&self, way: Way) -> Result<()> {
         network::partition(&self.layout, &self.spec, &network::Partition::of(way))
     }
 
-    /// Loses so many of a hundred packets that are sent to it, in place of every cut.
+    /// Loses this percentage of the packets that are sent to it, in place of all cuts.
     ///
     /// # Errors
-    /// If it is more than 100, or the rules are refused.
+    /// If it is more than 100, or the rules cannot be set.
     pub fn lose_packets(&self, percent: u8) -> Result<()> {
         network::partition(&self.layout, &self.spec, &network::Partition::losing(percent)?)
     }
@@ -316,8 +323,9 @@ impl Machine {
         network::partition(&self.layout, &self.spec, &network::Partition::none())
     }
 
-    /// Pulls the plug, loses what lies under `/var/lib/etcd`, and starts it again if it was running. The rest of the
-    /// disk stays: it is a data disk that was lost, and cloud-init does not run the bootstrap data a second time.
+    /// Pulls the plug, removes everything below `/var/lib/etcd`, and starts the machine again if it was running. The
+    /// rest of the disk stays, as if only a data disk was lost, so cloud-init does not run the bootstrap data a second
+    /// time.
     pub fn rob_disk(&self) -> Result<()> {
         let was_running = self.is_running();
         self.kill()?;
@@ -325,8 +333,8 @@ impl Machine {
         if was_running { self.power_on() } else { Ok(()) }
     }
 
-    /// Deletes etcd's data directory as a person does, with `rm`. The machine goes on running, and so does its etcd with the
-    /// files that it has open. Of a machine that is off, the directory's content is removed.
+    /// Deletes etcd's data directory with `rm`, as a person would. The machine continues to run, and so does its etcd,
+    /// with the files that it has open. If the machine is off, only the content of the directory is removed.
     pub fn delete_data(&self) -> Result<()> {
         if !self.is_running() {
             return disk::rob(&self.layout);
@@ -334,14 +342,15 @@ impl Machine {
         check("rm", Ok(self.exec(&["rm", "-rf", &format!("/{}", disk::ETCD_DATA)])?))
     }
 
-    /// Where etcd's data directory lies, to be read from outside. Nobody but the machine may write there while it runs.
+    /// The path of etcd's data directory, for reads from outside. While the machine runs, only the machine may write
+    /// there.
     #[must_use]
     pub fn etcd_data(&self) -> PathBuf {
         self.layout.upper(disk::ETCD_DATA)
     }
 
-    /// Pulls the plug, changes one byte of etcd's log, as a disk does that is going to fail, and starts the machine again if it
-    /// was running.
+    /// Pulls the plug, changes one byte of etcd's log, like a failing disk, and starts the machine again if it was
+    /// running.
     pub fn corrupt_log(&self) -> Result<()> {
         let was_running = self.is_running();
         self.kill()?;
@@ -349,8 +358,8 @@ impl Machine {
         if was_running { self.power_on() } else { Ok(()) }
     }
 
-    /// Saves a copy of etcd's data directory, in place of the one saved before. A running machine stands still meanwhile,
-    /// so the copy is what a power cut would have left.
+    /// Saves a copy of etcd's data directory, in place of the previous copy. A running machine is frozen meanwhile, so
+    /// the copy is what a power failure would have left.
     pub fn save_data(&self) -> Result<()> {
         if !self.is_running() {
             return disk::save_data(&self.layout);
@@ -361,7 +370,7 @@ impl Machine {
         saved
     }
 
-    /// Where the copy lies that [`Self::save_data`] has saved.
+    /// The path of the copy that [`Self::save_data`] has made.
     #[must_use]
     pub fn saved_data(&self) -> PathBuf {
         self.layout.saved_data()
@@ -381,14 +390,14 @@ impl Machine {
         if was_running { self.power_on() } else { Ok(()) }
     }
 
-    /// Runs the commands of the bootstrap data a second time, as a person does who wants to mend a machine, and waits for
-    /// them at most `time`.
+    /// Runs the commands of the bootstrap data a second time, as a person would to repair a machine. Waits for them for
+    /// at most `time`.
     ///
     /// # Errors
-    /// As [`Self::exec`]. That a command fails, or time is up, is in the exit status.
+    /// The same as for [`Self::exec`]. If a command fails, or time is up, the exit status says so.
     pub fn rerun_bootstrap(&self, time: Duration) -> Result<Output> {
         let seconds = time.as_secs().to_string();
-        // The contract's directory lies in memory, and went with the last boot.
+        // The directory of the contract is in memory, so it was lost at the last boot.
         let commands = "mkdir -p /run/cluster-api && sh /var/lib/cloud/instance/scripts/runcmd";
         self.exec(&["timeout", &seconds, "sh", "-c", commands])
     }
@@ -396,13 +405,13 @@ impl Machine {
     /// Runs a program inside, as root, and waits for it.
     ///
     /// # Errors
-    /// [`Error::NotRunning`], or if the machine's namespaces cannot be entered. That the program itself fails is in its
-    /// exit status.
+    /// [`Error::NotRunning`], or if the machine's namespaces cannot be entered. If the program itself fails, its exit
+    /// status says so.
     pub fn exec<S: AsRef<std::ffi::OsStr>>(&self, command: &[S]) -> Result<Output> {
         processes::exec(&self.layout, command)?.output().map_err(on(Path::new("nsenter")))
     }
 
-    /// As [`Self::exec`], for a caller that wants to connect the program's input and output itself.
+    /// The same as [`Self::exec`], for a caller that connects the program's input and output itself.
     ///
     /// # Errors
     /// [`Error::NotRunning`].
@@ -410,13 +419,13 @@ impl Machine {
         processes::exec(&self.layout, command)
     }
 
-    /// Ends it and removes every trace of it.
+    /// Ends it and removes everything that belongs to it.
     pub fn destroy(self) -> Result<()> {
         Machines::open(self.state_dir).destroy(&self.spec.namespace, &self.spec.name)
     }
 }
 
-/// Taken while a machine is started or ended, by whichever process does it.
+/// The lock that a process holds while it starts or ends a machine.
 fn exclusive(layout: &Layout) -> Result<File> {
     let path = layout.lock();
     let file = File::create(&path).map_err(on(&path))?;
@@ -424,7 +433,7 @@ fn exclusive(layout: &Layout) -> Result<File> {
     Ok(file)
 }
 
-/// Whether a program has done what it was to do.
+/// Checks whether a program has succeeded.
 fn check(program: &str, output: io::Result<Output>) -> Result<()> {
     let output = output.map_err(|error| failed(program, &error.to_string()))?;
     if output.status.success() { Ok(()) } else { Err(failed(program, &String::from_utf8_lossy(&output.stderr))) }

@@ -1,4 +1,4 @@
-//! The program; what it does is in the library.
+//! The program. The library does its work.
 
 use clap::Parser;
 use std::process::ExitCode;

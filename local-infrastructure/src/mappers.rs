@@ -1,4 +1,4 @@
-//! What reconciles LocalMachines and LocalClusters besides their own changes: those of their Machine or Cluster.
+//! What else triggers a reconcile of LocalMachines and LocalClusters: changes of their Machine or Cluster.
 
 use crate::crd::{GROUP, LocalCluster, LocalMachine};
 use api::names;

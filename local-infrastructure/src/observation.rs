@@ -1,4 +1,4 @@
-//! What a decision about a LocalMachine is made from: plain data.
+//! The input of a decision about a LocalMachine, as plain data.
 
 use crate::machine::Bootstrap;
 use api::meta::AddressType;
@@ -6,18 +6,18 @@ use controller_support::external::{ClusterView, MachineView};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use std::{fmt, net::IpAddr};
 
-/// Everything that a decision is made from.
+/// All that a decision depends on.
 #[derive(Clone, Debug)]
 pub struct Observation {
     /// When it was observed.
     pub now: Time,
-    /// The LocalMachine is being deleted.
+    /// Whether the LocalMachine is being deleted.
     pub deleting: bool,
-    /// The LocalMachine has the annotation that pauses it, or its Cluster is paused.
+    /// Whether the LocalMachine has an annotation that pauses it, or its Cluster is paused.
     pub paused: bool,
-    /// Our finalizer is on the LocalMachine.
+    /// Whether our finalizer is on the LocalMachine.
     pub has_finalizer: bool,
-    /// The LocalMachine has its id.
+    /// Whether the LocalMachine has its provider ID.
     pub has_provider_id: bool,
     /// The Machine that owns the LocalMachine.
     pub owner: Option<MachineView>,
@@ -25,24 +25,24 @@ pub struct Observation {
     pub cluster_name: String,
     /// That Cluster, if it exists.
     pub cluster: Option<ClusterView>,
-    /// What the machine is to boot. Not looked for once the machine exists.
+    /// The bootstrap data for the machine. It is not read once the machine exists.
     pub bootstrap_data: BootstrapData,
     /// The machine itself.
     pub local: Option<Local>,
 }
 
-/// What a machine is to boot.
+/// The bootstrap data for a machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BootstrapData {
     /// The Machine does not name a Secret yet.
     NotNamed,
-    /// The Secret of this name does not exist, or has no such key.
+    /// The Secret with this name does not exist, or has no such key.
     Missing(String),
-    /// Here they are.
+    /// The data.
     Ready(UserData),
 }
 
-/// Bootstrap data, which are secret: they are not printed.
+/// Bootstrap data. It is secret, so it is not printed.
 #[derive(Clone, PartialEq, Eq)]
 pub struct UserData(pub Vec<u8>);
 
@@ -52,27 +52,27 @@ impl fmt::Debug for UserData {
     }
 }
 
-/// The machine itself, as its directory shows it.
+/// The machine itself, according to its directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Local {
     /// Its address.
     pub address: IpAddr,
     /// Its host name.
     pub host_name: String,
-    /// It has been started at least once.
+    /// Whether it has been started at least once.
     pub was_started: bool,
-    /// It is meant to be running.
+    /// Whether it should be running.
     pub powered_on: bool,
-    /// Its first process is there.
+    /// Whether its first process exists.
     pub running: bool,
-    /// How its bootstrap data ended.
+    /// The result of its bootstrap.
     pub bootstrap: Option<Bootstrap>,
     /// The last lines of its console, if its bootstrap data failed.
     pub console_end: String,
 }
 
 impl Local {
-    /// Its addresses as Cluster API names them.
+    /// Its addresses, with Cluster API's names for them.
     #[must_use]
     pub fn addresses(&self) -> [(AddressType, String); 2] {
         [(AddressType::InternalIP, self.address.to_string()), (AddressType::Hostname, self.host_name.clone())]

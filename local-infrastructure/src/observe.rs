@@ -1,4 +1,4 @@
-//! Everything that is read about a LocalMachine, and the clock.
+//! All reads about a LocalMachine, and the clock.
 
 use crate::{
     context::Context,
@@ -13,7 +13,7 @@ use controller_support::{
 use k8s_openapi::{api::core::v1::Secret, apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
 use kube::{Api, ResourceExt};
 
-/// Reads everything. No request is made for a machine that exists; before that, one for its bootstrap data.
+/// Reads all inputs. Makes one request, for the bootstrap data, and none if the machine exists.
 ///
 /// # Errors
 /// If the API server or the state directory cannot be read.
@@ -38,7 +38,7 @@ pub(crate) async fn observe(context: &Context, object: &LocalMachine) -> Result<
     Ok(Observation {
         now: now(),
         deleting: object.metadata.deletion_timestamp.is_some(),
-        // What clusterctl has moved away is another management cluster's, and its machine with it.
+        // If clusterctl has moved the object away, another management cluster owns it and its machine.
         paused: [names::PAUSED_ANNOTATION, names::DELETE_FOR_MOVE_ANNOTATION]
             .iter()
             .any(|name| object.annotations().contains_key(*name))
@@ -67,16 +67,16 @@ async fn bootstrap_data(context: &Context, owner: &MachineView) -> Result<Bootst
 /// The machine itself.
 ///
 /// # Errors
-/// If it cannot be looked at.
+/// If its state cannot be read.
 pub(crate) fn local(context: &Context, object: &LocalMachine) -> Result<Option<Local>> {
     let found = context.hardware.look(&object.namespace().unwrap_or_default(), &object.name_any());
     found.map_err(|error| Error::Infrastructure(error.to_string()))
 }
 
-/// Reads again what a step of ours can have changed.
+/// Reads again what our step may have changed.
 ///
 /// # Errors
-/// If the machine cannot be looked at.
+/// If the machine's state cannot be read.
 pub(crate) fn refresh(context: &Context, object: &LocalMachine, observation: &mut Observation) -> Result<()> {
     observation.has_finalizer = object.finalizers().iter().any(|finalizer| finalizer == FINALIZER);
     observation.has_provider_id = object.spec.provider_id.is_some();

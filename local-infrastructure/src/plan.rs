@@ -1,4 +1,4 @@
-//! What to do next about a LocalMachine: pure.
+//! Decides what to do next about a LocalMachine. Pure.
 
 use crate::{
     crd::conditions,
@@ -7,25 +7,25 @@ use crate::{
 use controller_support::{Plan, plan::wait};
 use std::time::Duration;
 
-/// A Secret that a Machine names before it exists is looked for again after this time.
+/// Pause before the next attempt to read a Secret that a Machine names, but that does not exist yet.
 const SECRET_RETRY: Duration = Duration::from_secs(1);
 
-/// One thing to do.
+/// A step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Put our finalizer on the LocalMachine.
+    /// Add our finalizer to the LocalMachine.
     Adopt,
     /// Make the machine.
     Create,
     /// Start the machine for the first time.
     Start,
-    /// Give the LocalMachine its id.
+    /// Set the provider ID of the LocalMachine.
     Publish,
     /// Remove the machine, and then our finalizer.
     Destroy,
 }
 
-/// What to do next.
+/// Decides what to do next.
 #[must_use]
 pub fn plan(observation: &Observation) -> Plan<Step> {
     if observation.paused {
@@ -35,7 +35,8 @@ pub fn plan(observation: &Observation) -> Plan<Step> {
         return if observation.has_finalizer { Plan::Do(Step::Destroy) } else { Plan::Steady };
     }
     match &observation.local {
-        // A machine that exists needs nothing more from the others. It is started once; later somebody may want it off.
+        // An existing machine needs nothing more from other objects. It is started once: later, somebody may want it to
+        // be off.
         Some(local) if !local.was_started => Plan::Do(Step::Start),
         Some(_) if !observation.has_provider_id => Plan::Do(Step::Publish),
         Some(_) => Plan::Steady,
@@ -114,7 +115,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// Everything is there for a machine to be created.
+    /// All that is needed to create a machine exists.
     pub(crate) fn complete() -> Observation {
         Observation {
             now: Time(Timestamp::from_second(1).expect("a time")),

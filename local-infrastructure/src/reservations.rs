@@ -1,5 +1,5 @@
-//! The addresses that are taken, as files: `addresses/<address>` holds the name of its owner. They outlive the process
-//! that reserved them and stay reserved until they are released.
+//! The reserved addresses, as files: `addresses/<address>` contains the name of its owner. Reservations outlive the
+//! process that made them, until they are released.
 
 use crate::{
     address::Subnet,
@@ -23,7 +23,7 @@ impl Reservations {
         Self { directory: state_dir.join("addresses") }
     }
 
-    /// The address that `owner` has, reserving one if it has none yet.
+    /// The address of `owner`. Reserves one if it has none yet.
     ///
     /// # Errors
     /// If the subnet has no free address, or the state directory cannot be written.
@@ -49,7 +49,7 @@ impl Reservations {
         Ok(address)
     }
 
-    /// Lets the address of `owner` be used again. Nothing happens if it has none.
+    /// Makes the address of `owner` available again. Nothing happens if it has none.
     ///
     /// # Errors
     /// If the state directory cannot be written.
@@ -80,7 +80,7 @@ impl Reservations {
         Ok(found)
     }
 
-    /// Held while the set of reservations is read and changed: several processes may share a state directory.
+    /// The lock for reads and changes of the reservations: several processes may share a state directory.
     fn lock(&self) -> Result<File> {
         let path = self.directory.join("lock");
         let file = File::create(&path).map_err(on(&path))?;
@@ -104,7 +104,7 @@ mod tests {
         assert_eq!(reservations.reserve(&subnet, "machine/a/one").expect("known"), first);
         reservations.release("machine/a/one").expect("released");
         assert_eq!(reservations.all().expect("read"), [(second, "machine/a/two".to_owned())]);
-        // The address rests: the next owner gets a fresh one.
+        // The address rests: the next owner gets another one.
         assert_ne!(reservations.reserve(&subnet, "machine/a/three").expect("room"), first);
     }
 }

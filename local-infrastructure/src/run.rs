@@ -57,13 +57,13 @@ pub enum LogFormat {
     Json,
 }
 
-/// How long to wait before Cluster API is looked for again.
+/// Pause before the next check whether Cluster API is served.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
-/// Runs the controllers until SIGTERM or SIGINT. Machines go on running.
+/// Runs the controllers until SIGTERM or SIGINT. Machines continue to run.
 ///
 /// # Errors
-/// If the management cluster cannot be spoken to at all.
+/// If the management cluster cannot be reached at all.
 pub async fn run(arguments: Run) -> Result<()> {
     log(arguments.log_format);
     let machines = Machines::open(std::path::absolute(&arguments.state_dir)?);
@@ -79,11 +79,11 @@ pub async fn run(arguments: Run) -> Result<()> {
     .await
 }
 
-/// Runs the controllers with machines of any kind until SIGTERM or SIGINT. `begin` gives them, and a stream of those to which
-/// something has happened; it is asked again when the controllers have to start over.
+/// Runs the controllers with machines of any kind until SIGTERM or SIGINT. `begin` returns the machines, and a stream
+/// of those that have changed. It is called again when the controllers have to be restarted.
 ///
 /// # Errors
-/// If the management cluster cannot be spoken to at all, or there are no machines to begin with.
+/// If the management cluster cannot be reached at all, or `begin` fails.
 pub async fn serve<H, S>(kubeconfig: &Path, begin: impl Fn() -> Result<(Arc<H>, S)>) -> Result<()>
 where
     H: Hardware,
@@ -114,12 +114,12 @@ where
         _ = interrupt.recv() => {}
     }
     tracing::info!("stopping; machines go on");
-    // Nobody listens if the controllers have not begun: then there is nothing to finish.
+    // If the controllers have not begun, nobody receives this, and there is nothing to finish.
     let _ = stop.send(true);
     tokio::time::timeout(Duration::from_secs(15), controllers).await.unwrap_or(Ok(()))
 }
 
-/// The version of one of Cluster API's kinds, as soon as it is served.
+/// The version of one of Cluster API's kinds. Waits until it is served.
 async fn served(kinds: &Kinds, kind: &str) -> ApiResource {
     let mut said = String::new();
     loop {
@@ -142,7 +142,7 @@ async fn config(kubeconfig: &Path) -> Result<Config> {
     Ok(Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?)
 }
 
-/// Begins to write a log to standard error.
+/// Starts the log on standard error.
 pub fn log(format: LogFormat) {
     let filter = tracing_subscriber::EnvFilter::try_from_default_env()
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info,kube=warn"));

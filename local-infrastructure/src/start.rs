@@ -25,10 +25,10 @@ pub struct Start {
     pub world_network: PathBuf,
 }
 
-/// Starts the machine's first process, plugs the machine into the bridge, records the process and tells it to go on.
+/// Starts the machine's first process, plugs the machine into the bridge, records the process, and lets it continue.
 ///
 /// # Errors
-/// If one of these cannot be done; then no process is left.
+/// If one of these fails. Then no process is left.
 pub fn start(arguments: &Start) -> Result<()> {
     let layout = Layout::at(&arguments.directory);
     let spec: MachineSpec = read_spec(&layout)?;
@@ -36,8 +36,8 @@ pub fn start(arguments: &Start) -> Result<()> {
     let console = OpenOptions::new().append(true).create(true).open(layout.console()).context("the console's log")?;
     let printed = usize::try_from(console.metadata()?.len())?;
 
-    // The first child after `unshare --pid` is process 1 of the new namespace. It waits for a line on its input, and ends
-    // if this process ends without having written one.
+    // The first child after `unshare --pid` is process 1 of the new namespace. It waits for a line on its input, and
+    // exits if this process ends without writing one.
     let mut init = Command::new("/proc/self/exe")
         .arg("machine-init")
         .arg("--directory")
@@ -52,7 +52,8 @@ pub fn start(arguments: &Start) -> Result<()> {
         .spawn()
         .context("the machine's first process")?;
 
-    // Back to where the bridge is, and with later children among the world's processes, whose ids are known there.
+    // Returns to the network with the bridge. Later children of this process are among the world's processes, where
+    // their IDs are known.
     let own_processes = File::open("/proc/self/ns/pid").context("the world's processes")?;
     move_into_link_name_space(own_processes.as_fd(), Some(LinkNameSpaceType::ProcessID))
         .context("the world's processes")?;
@@ -60,7 +61,7 @@ pub fn start(arguments: &Start) -> Result<()> {
     let connected = connect(&spec, init.id());
     let process = i32::try_from(init.id()).ok().and_then(Process::with_id);
     let (Ok(()), Some(process)) = (&connected, process) else {
-        // Without an input it ends, if it has not done so and is the cause.
+        // Without an input, the first process ends. It may already have ended, and be the cause of the failure.
         drop(init.stdin.take());
         init.wait().context("the machine's first process")?;
         let console = fs::read(layout.console()).context("the console's log")?;
@@ -74,7 +75,7 @@ pub fn start(arguments: &Start) -> Result<()> {
     Ok(())
 }
 
-/// Reads what a machine is made from.
+/// Reads the spec that a machine is made from.
 pub(crate) fn read_spec(layout: &Layout) -> Result<MachineSpec> {
     let path: &Path = &layout.spec();
     let json = fs::read(path).with_context(|| path.display().to_string())?;

@@ -1,4 +1,4 @@
-//! The status of a LocalMachine, and what is worth an event: pure.
+//! The status of a LocalMachine, and the transitions that are worth an event. Pure.
 
 use crate::{
     crd::{Address, Initialization, LocalMachineStatus, conditions},
@@ -10,7 +10,7 @@ use api::conditions::{Draft, from_drafts};
 use controller_support::Plan;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
-/// The status that follows from what is observed. `failure`: why the machine could not be made or started.
+/// The status that follows from the observation. `failure`: why the machine could not be made or started.
 #[must_use]
 pub fn status(
     before: &LocalMachineStatus,
@@ -22,7 +22,7 @@ pub fn status(
     let exists = observation.local.as_ref().is_some_and(|local| local.was_started);
     let provisioned = before.initialization.provisioned || exists;
     let addresses = match &observation.local {
-        // What is paused stays as it is, even if somebody else has changed it.
+        // A paused object keeps its status, even if somebody else has changed it.
         Some(local) if exists && !observation.paused => {
             local.addresses().into_iter().map(|(kind, address)| Address { kind, address }).collect()
         }
@@ -82,7 +82,7 @@ pub(crate) fn paused(paused: bool) -> Draft {
 /// An event to publish.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Transition {
-    /// Somebody should look at it.
+    /// Whether it is a warning.
     pub warning: bool,
     /// Reason of the event.
     pub reason: &'static str,
@@ -112,14 +112,14 @@ pub fn transitions(before: &LocalMachineStatus, after: &LocalMachineStatus) -> V
     ] {
         if let Some(message) = turned(type_, reason) {
             let note = if message.is_empty() { "The bootstrap succeeded".to_owned() } else { message };
-            // The API server takes at most 1 kB.
+            // The API server accepts at most 1 kB.
             found.push(Transition { warning, reason, note: note.chars().take(900).collect() });
         }
     }
     found
 }
 
-/// The last lines of a console, for a message that has to be short.
+/// The last lines of a console, for a message with limited length.
 #[must_use]
 pub fn console_end(console: &str) -> String {
     let lines = console.lines().rev().filter(|line| !line.trim().is_empty()).take(10);

@@ -1,4 +1,4 @@
-//! How objects of ours are written.
+//! Writes of our objects.
 
 use crate::crd::{FIELD_MANAGER, FINALIZER};
 use controller_support::{Result, ResultExt, WriteCache, apply};
@@ -11,7 +11,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 use std::fmt::Debug;
 
-/// A kind of ours.
+/// One of our kinds.
 pub(crate) trait Kind:
     Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + DeserializeOwned
 {
@@ -19,11 +19,11 @@ pub(crate) trait Kind:
 
 impl<K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + DeserializeOwned> Kind for K {}
 
-/// Applies everything of ours outside the status: the finalizer, and one field of the spec. The uid makes sure that an object
-/// that is gone is not made again.
+/// Applies all that we own outside the status: the finalizer, and one field of the spec. The UID makes sure that a
+/// deleted object is not created again.
 ///
 /// # Errors
-/// If the API server refuses it.
+/// If the API server refuses the write.
 pub(crate) async fn write<K: Kind>(
     client: &Client,
     object: &K,
@@ -44,11 +44,11 @@ pub(crate) async fn write<K: Kind>(
     answer.doing(|| format!("applying {} {name}", K::kind(&())))
 }
 
-/// Applies the status over the version that it was computed from, and remembers the answer. Whether the object is still
-/// there.
+/// Applies the status to the version that it was computed from, and remembers the answer. Returns whether the object
+/// still exists.
 ///
 /// # Errors
-/// As [`apply::write_remembered_status`].
+/// The same as for [`apply::write_remembered_status`].
 pub(crate) async fn write_status<K: Kind>(
     client: &Client,
     written: &WriteCache<K>,

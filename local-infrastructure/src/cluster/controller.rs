@@ -1,4 +1,4 @@
-//! What wakes it up, and one round.
+//! The controller of LocalClusters: its triggers, and one reconcile.
 
 use super::{
     context::Context,
@@ -19,7 +19,7 @@ use kube::{
 };
 use std::sync::Arc;
 
-/// Name of the controller: in logs and metrics.
+/// Name of the controller, in logs and metrics.
 const CONTROLLER: &str = "local-cluster";
 
 /// Runs until shutdown.

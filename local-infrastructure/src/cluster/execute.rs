@@ -1,4 +1,4 @@
-//! Everything that is written for a LocalCluster.
+//! All writes for a LocalCluster.
 
 use super::{context::Context, observation::Observation, plan::Step, status::status};
 use crate::{
@@ -9,13 +9,13 @@ use crate::{
 use controller_support::{Error, Plan, Result};
 use kube::ResourceExt;
 
-/// The field of the spec that is ours to set.
+/// The field of the spec that we may set.
 const ENDPOINT: &str = "controlPlaneEndpoint";
 
-/// Takes one step. Answers the object as it is now; `None`: it is let go.
+/// Takes one step. Returns the current object; `None` when our finalizer is removed.
 ///
 /// # Errors
-/// If no address can be had, or the API server refuses the write.
+/// If there is no free address, or the API server refuses the write.
 pub(super) async fn execute(context: &Context, observation: &Observation, step: Step) -> Result<Option<LocalCluster>> {
     let (client, object) = (&context.shared.client, &observation.object);
     let owner = format!("cluster/{}/{}", object.namespace().unwrap_or_default(), object.name_any());
@@ -35,7 +35,7 @@ pub(super) async fn execute(context: &Context, observation: &Observation, step: 
     }
 }
 
-/// Writes what a reconcile came to, if it differs. What has been let go gets nothing more.
+/// Writes the result of a reconcile, if it differs. Writes nothing if our finalizer is already removed.
 ///
 /// # Errors
 /// If the API server refuses the status, or somebody else has changed the object.

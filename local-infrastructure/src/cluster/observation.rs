@@ -1,4 +1,4 @@
-//! What a decision about a LocalCluster is made from.
+//! The input of a decision about a LocalCluster.
 
 use crate::crd::LocalCluster;
 use api::names;
@@ -6,11 +6,11 @@ use controller_support::external::ClusterView;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 
-/// Everything that a decision is made from.
+/// All that a decision depends on.
 pub(super) struct Observation {
     /// When it was observed.
     pub(super) now: Time,
-    /// The Cluster that it is for, if there is one.
+    /// The Cluster that it is for, if it exists.
     pub(super) cluster: Option<ClusterView>,
     /// The LocalCluster.
     pub(super) object: LocalCluster,
@@ -21,7 +21,7 @@ impl Observation {
         self.object.metadata.deletion_timestamp.is_some()
     }
 
-    /// The LocalCluster has the annotation that pauses it, or its Cluster is paused.
+    /// Whether the LocalCluster has the annotation that pauses it, or its Cluster is paused.
     pub(super) fn is_paused(&self) -> bool {
         self.object.annotations().contains_key(names::PAUSED_ANNOTATION)
             || self.cluster.as_ref().is_some_and(ClusterView::is_paused)

@@ -1,4 +1,4 @@
-//! Everything that is read about a LocalCluster, and the clock.
+//! All reads about a LocalCluster, and the clock.
 
 use super::{context::Context, observation::Observation};
 use crate::{crd::LocalCluster, mappers::BY_LOCAL_CLUSTER, observe::now};
@@ -6,7 +6,7 @@ use api::names;
 use controller_support::{Cached, Result, external::ClusterView};
 use kube::ResourceExt;
 
-/// Reads everything. No request is made.
+/// Reads all inputs, without a request to the API server.
 ///
 /// # Errors
 /// If the Clusters cannot be listed.
@@ -15,8 +15,8 @@ pub(super) async fn observe(context: &Context, object: LocalCluster) -> Result<O
     Ok(Observation { now: now(), cluster: cluster_of(&context.clusters, &object), object })
 }
 
-/// The Cluster that owns a LocalCluster, or, before Cluster API has made it that, the one that refers to it. Not to wait
-/// for the owner saves a second: Cluster API reconciles a Cluster once a second.
+/// The Cluster that owns a LocalCluster; before Cluster API has set the owner, the Cluster that refers to it. Not
+/// waiting for the owner saves a second, because Cluster API reconciles a Cluster once a second.
 fn cluster_of(clusters: &Cached, object: &LocalCluster) -> Option<ClusterView> {
     let namespace = object.namespace().unwrap_or_default();
     let owner = object

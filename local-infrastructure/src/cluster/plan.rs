@@ -1,16 +1,16 @@
-//! What to do next about a LocalCluster: pure.
+//! Decides what to do next about a LocalCluster. Pure.
 
 use super::observation::Observation;
 use crate::crd::{FINALIZER, conditions};
 use controller_support::{Plan, plan::wait};
 use kube::ResourceExt;
 
-/// One thing to do.
+/// A step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// Reserve an address, and hold the LocalCluster until that is released.
+    /// Reserve an address, and keep our finalizer on the LocalCluster until the address is released.
     GiveEndpoint,
-    /// Release the address and let the LocalCluster go.
+    /// Release the address, and remove our finalizer.
     Release,
 }
 
@@ -47,7 +47,7 @@ pub(super) mod tests {
         ClusterView::read(&object)
     }
 
-    /// `paused`: whether its Cluster is, if there is one.
+    /// `paused`: whether its Cluster is paused. `None`: it has no Cluster.
     pub(in crate::cluster) fn observation(change: &Value, paused: Option<bool>) -> Observation {
         let mut object = json!({
             "apiVersion": "infrastructure.cluster.x-k8s.io/v1alpha1", "kind": "LocalCluster",

@@ -1,4 +1,4 @@
-//! The status of a LocalCluster: pure.
+//! The status of a LocalCluster. Pure.
 
 use super::{observation::Observation, plan::Step};
 use crate::{
@@ -8,7 +8,7 @@ use crate::{
 use api::conditions::{Draft, from_drafts};
 use controller_support::Plan;
 
-/// The status that follows from what is observed and planned. Once provisioned, it stays so.
+/// The status that follows from the observation and the plan. A provisioned LocalCluster stays provisioned.
 pub(super) fn status(observation: &Observation, plan: &Plan<Step>) -> LocalClusterStatus {
     let object = &observation.object;
     let before = object.status.clone().unwrap_or_default();
@@ -22,7 +22,7 @@ pub(super) fn status(observation: &Observation, plan: &Plan<Step>) -> LocalClust
     LocalClusterStatus {
         ready: provisioned,
         initialization: Initialization { provisioned },
-        // What is paused stays as it is.
+        // A paused object keeps its status.
         failure_domains: if observation.is_paused() {
             before.failure_domains
         } else {

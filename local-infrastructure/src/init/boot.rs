@@ -1,4 +1,4 @@
-//! Booting: cloud-init, and what became of the bootstrap data.
+//! The boot: cloud-init, and the result of the bootstrap data.
 
 use super::children::Children;
 use crate::machine::{BOOTSTRAP, Bootstrap};
@@ -12,7 +12,7 @@ use std::{
     time::Instant,
 };
 
-/// What bootstrap data leaves when it succeeded, by Cluster API's bootstrap contract.
+/// The file that successful bootstrap data leaves, according to Cluster API's bootstrap contract.
 const SENTINEL: &str = "/run/cluster-api/bootstrap-success.complete";
 /// What cloud-init leaves when it is done.
 const RESULT: &str = "/run/cloud-init/result.json";
@@ -27,7 +27,7 @@ struct Stages {
     errors: Vec<String>,
 }
 
-/// Runs cloud-init as at every boot; after the boot that ran the bootstrap data, records in `directory` how that ended.
+/// Runs cloud-init as at every boot. After the boot that ran the bootstrap data, records the result in `directory`.
 pub(super) async fn run(children: &Children, started: Instant, directory: &File) {
     let stages = children.run(Command::new("/usr/bin/python3").args(["-c", include_str!("cloud_init.py")])).await;
     if accessat(directory, BOOTSTRAP, Access::EXISTS, AtFlags::empty()).is_ok() {
@@ -45,7 +45,7 @@ pub(super) async fn run(children: &Children, started: Instant, directory: &File)
     }
 }
 
-/// What went wrong, by what cloud-init says about itself and by the sentinel.
+/// The errors, according to cloud-init's own result and the sentinel file.
 fn errors(result: io::Result<Vec<u8>>, sentinel: bool) -> Vec<String> {
     let parsed = result.and_then(|json| serde_json::from_slice::<CloudInitResult>(&json).map_err(io::Error::from));
     let mut errors = match parsed {
@@ -58,7 +58,7 @@ fn errors(result: io::Result<Vec<u8>>, sentinel: bool) -> Vec<String> {
     errors
 }
 
-/// Whole or not at all, and seen by those who watch the directory when it is whole.
+/// Writes the whole result or nothing: whoever watches the directory sees a complete file.
 fn record(directory: &File, result: &Bootstrap) -> io::Result<()> {
     let temporary = ".bootstrap.json";
     let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::TRUNC | OFlags::CLOEXEC;

@@ -1,4 +1,4 @@
-//! Processes that the first process starts itself, and those that it inherits.
+//! Processes that the first process started itself, and those that it inherited.
 
 use rustix::process::{WaitOptions, WaitStatus, wait};
 use std::{
@@ -9,39 +9,39 @@ use std::{
 };
 use tokio::sync::{oneshot, watch};
 
-/// Of how many inherited processes the end is remembered.
+/// The number of inherited processes whose exit status is remembered.
 const REMEMBERED: usize = 256;
 
-/// Every child is reaped in one place; the task that started it is told how it ended.
+/// Reaps all children in one place. Each task that started a process learns how it ended.
 #[derive(Default)]
 pub(super) struct Children {
     own: RefCell<HashMap<i32, oneshot::Sender<WaitStatus>>>,
-    /// The last processes that were inherited and have ended.
+    /// The last inherited processes that have ended.
     inherited: RefCell<VecDeque<(i32, WaitStatus)>>,
     deaths: watch::Sender<u64>,
 }
 
 impl Children {
-    /// Starts a program with this process's output and waits for its end.
+    /// Starts a program, which writes to this process's output, and waits for its end.
     ///
     /// # Errors
     /// If it cannot be started.
     pub(super) async fn run(&self, command: &mut Command) -> io::Result<WaitStatus> {
         let child = command.stdin(Stdio::null()).spawn()?;
         let (ended, end) = oneshot::channel();
-        // There is one thread, and nothing is reaped between these two lines.
+        // There is only one thread, and it reaps nothing between these two lines.
         self.own.borrow_mut().insert(child.id() as i32, ended);
         end.await.map_err(io::Error::other)
     }
 
-    /// Reaps everything that has ended by now.
+    /// Reaps all children that have ended.
     pub(super) fn reap(&self) {
         let mut reaped = 0;
         while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {
             reaped += 1;
             let pid = pid.as_raw_nonzero().get();
             if let Some(waiting) = self.own.borrow_mut().remove(&pid) {
-                // The task that waited may have stopped doing so.
+                // The task may no longer be waiting.
                 let _ = waiting.send(status);
             } else {
                 let mut inherited = self.inherited.borrow_mut();
@@ -54,7 +54,7 @@ impl Children {
         }
     }
 
-    /// How a process ended that was inherited, if that was not long ago.
+    /// How an inherited process ended, if that was not long ago.
     pub(super) fn how_ended(&self, pid: i32) -> Option<WaitStatus> {
         self.inherited.borrow().iter().find(|(ended, _)| *ended == pid).map(|(_, status)| *status)
     }

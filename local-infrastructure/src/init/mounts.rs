@@ -19,7 +19,7 @@ use std::{
 /// Devices that every machine has.
 const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
 
-/// Mounts everything below the machine's root, which can be reached from the world until [`enter`].
+/// Mounts everything below the machine's root. Until [`enter`], the root can be reached from the world.
 pub(super) fn assemble(layout: &Layout, spec: &MachineSpec) -> Result<()> {
     mount_change("/", MountPropagationFlags::REC | MountPropagationFlags::PRIVATE).context("private mounts")?;
     let root = &layout.root();
@@ -27,23 +27,25 @@ pub(super) fn assemble(layout: &Layout, spec: &MachineSpec) -> Result<()> {
     for top in overlaid() {
         overlay(layout, spec, top).with_context(|| format!("the machine's /{top}"))?;
     }
-    // While the world's are still there: in a user namespace the kernel mounts these only where they could be seen already.
+    // This comes while the world's mounts still exist: in a user namespace, the kernel mounts these file systems only
+    // if they are already visible.
     file_system("proc", &root.join("proc"), MountFlags::empty(), c"")?;
     file_system("sysfs", &root.join("sys"), MountFlags::RDONLY, c"")?;
     protect_kernel(&root.join("proc"))?;
     file_system("tmpfs", &root.join("run"), MountFlags::empty(), c"mode=755")?;
     file_system("tmpfs", &root.join("tmp"), MountFlags::empty(), c"mode=1777")?;
     devices(&root.join("dev"))?;
-    // Programs ask for this directory to learn whether systemd runs here, and `systemctl` for the file whether it is ready.
+    // Programs check this directory to find out whether systemd runs, and `systemctl` checks the file to find out
+    // whether the boot is complete.
     fs::create_dir_all(root.join("run/systemd/system")).context("/run/systemd")?;
     fs::create_dir_all(root.join("run/lock")).context("/run/lock")?;
     fs::write(root.join("run/sysinit.target.status"), "ActiveState=active\nSubState=running\n").context("/run")
 }
 
-/// Makes the machine's root the root, and lets go of the world's.
+/// Makes the machine's root the root of this process, and detaches the world's root.
 pub(super) fn enter(layout: &Layout) -> Result<()> {
     chdir(layout.root()).context("the machine's root")?;
-    // Both in one place: the old root comes to lie over the new one, and is taken away from there.
+    // Both are the same directory: the old root is then mounted on top of the new one, and is unmounted from there.
     pivot_root(".", ".").context("the machine's root")?;
     unmount(".", UnmountFlags::DETACH).context("the world's root")?;
     chdir("/").context("the machine's root")
@@ -62,7 +64,7 @@ fn overlay(layout: &Layout, spec: &MachineSpec, top: &str) -> Result<()> {
     Ok(())
 }
 
-/// The characters that mean something in the options of an overlay.
+/// Escapes the characters that have a meaning in the options of an overlay.
 fn escape(path: &Path) -> String {
     path.display().to_string().replace('\\', "\\\\").replace(':', "\\:").replace(',', "\\,")
 }
@@ -72,9 +74,10 @@ fn file_system(kind: &str, at: &Path, flags: MountFlags, options: &CStr) -> Resu
     mount(kind, at, kind, flags, options).with_context(|| format!("{kind} on {}", at.display()))
 }
 
-/// Settings of the kernel are this computer's: only those of the machine's own network can be changed.
+/// Protects the settings of the kernel, which belong to this computer: only those of the machine's own network can be
+/// changed.
 fn protect_kernel(proc: &Path) -> Result<()> {
-    // A bind of what is read-only is read-only too, until it is told otherwise.
+    // A bind mount of a read-only mount is also read-only, until it is remounted.
     for (name, read_only) in
         [("sys", MountFlags::RDONLY), ("sysrq-trigger", MountFlags::RDONLY), ("sys/net", MountFlags::empty())]
     {
@@ -87,7 +90,7 @@ fn protect_kernel(proc: &Path) -> Result<()> {
         let flags = MountFlags::BIND | MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC | read_only;
         mount_remount(&path, flags, "").with_context(|| path.display().to_string())?;
     }
-    // `swapoff -a`, which many bootstrap commands begin with, takes off what it reads here.
+    // Many bootstrap commands begin with `swapoff -a`, which disables the swap devices that it reads here.
     let swaps = proc.join("swaps");
     if swaps.exists() {
         mount_bind("/dev/null", &swaps).context("/proc/swaps")?;
@@ -100,7 +103,7 @@ fn devices(dev: &Path) -> Result<()> {
     for name in DEVICES {
         let device = dev.join(name);
         File::create(&device).context("/dev")?;
-        // Bound and not made, because devices cannot be made in a user namespace.
+        // They are bind mounts, because devices cannot be made in a user namespace.
         mount_bind(Path::new("/dev").join(name), &device).with_context(|| format!("/dev/{name}"))?;
     }
     for (name, target) in

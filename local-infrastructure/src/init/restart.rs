@@ -1,7 +1,7 @@
-//! Starts services again that ended by themselves, as systemd does; the `systemctl` of a machine has no daemon for that.
+//! Restarts services that ended by themselves, as systemd does. A machine's `systemctl` has no daemon for that.
 //!
-//! What `systemctl` started is in its status files. A service whose main process is gone while nobody holds its lock (a
-//! `systemctl stop` that is at work does) ended by itself.
+//! The status files of `systemctl` say which services it has started. A service ended by itself if its main process is
+//! gone and no process holds the service's lock. A `systemctl stop` at work holds it.
 
 use super::{
     children::Children,
@@ -18,22 +18,23 @@ use std::{
 };
 use tokio::time::{sleep, timeout};
 
-/// Where `systemctl` keeps its status files, and below it its locks.
+/// The directory of the status files of `systemctl`. The locks are below it.
 const RUN: &str = "/run";
-/// A process that ends while its `systemctl start` is still at work is that one's child: its end is not an event here.
+/// How often to check without an event: a process that ends during its `systemctl start` is a child of `systemctl`, so
+/// its end causes no event here.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
-/// A service that has to be looked after.
+/// A service whose main process has ended.
 struct Ended {
     unit: String,
     pid: i32,
 }
 
-/// Never ends.
+/// Restarts services. Never returns.
 pub(super) async fn watch(children: &Children) {
     let mut deaths = children.deaths();
     let mut starts: HashMap<String, VecDeque<Instant>> = HashMap::new();
-    // Ends that were judged already: the service stays down until somebody starts it.
+    // Ends that have already been judged: the service stays down until a person or a program starts it.
     let mut left_down: HashSet<(String, i32)> = HashSet::new();
     loop {
         for Ended { unit, pid } in ended(Path::new(RUN)) {
@@ -43,7 +44,7 @@ pub(super) async fn watch(children: &Children) {
             let policy = Policy::of(&unit);
             let inherited = children.how_ended(pid);
             if inherited.is_some() {
-                // What ended while `systemctl start` was at work, that one has cleaned up after.
+                // If the process ended during `systemctl start` instead, `systemctl` has already cleaned up after it.
                 stop_post(children, &unit, &policy).await;
             }
             let status =
@@ -58,7 +59,7 @@ pub(super) async fn watch(children: &Children) {
                 continue;
             }
             sleep(policy.delay).await;
-            // It may have been stopped or started in the meantime.
+            // The service may have been stopped or started meanwhile.
             if !ended(Path::new(RUN)).iter().any(|still| still.unit == unit && still.pid == pid) {
                 continue;
             }
@@ -72,12 +73,12 @@ pub(super) async fn watch(children: &Children) {
                 println!("systemctl cannot be started: {error}");
             }
         }
-        // Whatever ends first: it is only a matter of looking again.
+        // Whichever comes first, the next step is another check.
         let _ = timeout(LOOK_AGAIN, deaths.changed()).await;
     }
 }
 
-/// Runs what the unit wants to be run after its end.
+/// Runs the commands that the unit names for after its end.
 async fn stop_post(children: &Children, unit: &str, policy: &Policy) {
     for command in &policy.stop_post {
         let Some((program, arguments)) = command.split_first() else { continue };
@@ -87,13 +88,14 @@ async fn stop_post(children: &Children, unit: &str, policy: &Policy) {
     }
 }
 
-/// Exit status of a process that ended before `systemctl start` did, as that one noted it; see `image.rs`.
+/// The exit status of a process that ended before its `systemctl start` did. `systemctl` has recorded it; see
+/// `image.rs`.
 fn seen_by_systemctl(run: &Path, unit: &str) -> Option<i32> {
     let status = fs::read_to_string(run.join(format!("{unit}.status"))).ok()?;
     value(&status, "ExecMainStatus")?.parse().ok()
 }
 
-/// Whether one more start is allowed now, which then counts.
+/// Whether one more start is allowed now. If so, counts it.
 fn within_limit(starts: &mut VecDeque<Instant>, policy: &Policy, now: Instant) -> bool {
     starts.retain(|start| now.duration_since(*start) < policy.limit_interval);
     if !policy.limit_interval.is_zero() && starts.len() >= policy.limit_burst {
@@ -104,9 +106,9 @@ fn within_limit(starts: &mut VecDeque<Instant>, policy: &Policy, now: Instant) -
 }
 
 fn wanted(restart: Restart, status: Option<WaitStatus>) -> bool {
-    // Unknown is what `systemctl start` saw and called a failure.
+    // If the status is unknown, `systemctl start` has seen the end, and has treated it as a failure.
     let exit = status.and_then(WaitStatus::exit_status);
-    // Signals by which a service is asked to end: HUP, INT, PIPE, TERM.
+    // Signals that ask a service to end: HUP, INT, PIPE, TERM.
     let asked = status.and_then(WaitStatus::terminating_signal).is_some_and(|signal| [1, 2, 13, 15].contains(&signal));
     let clean = exit == Some(0) || asked;
     match restart {
@@ -118,7 +120,7 @@ fn wanted(restart: Restart, status: Option<WaitStatus>) -> bool {
     }
 }
 
-/// The services whose main process is gone while nobody is starting or stopping them.
+/// The services whose main process is gone, unless something is just starting or stopping them.
 fn ended(run: &Path) -> Vec<Ended> {
     let Ok(entries) = fs::read_dir(run) else { return Vec::new() };
     entries
@@ -134,7 +136,8 @@ fn ended(run: &Path) -> Vec<Ended> {
         .collect()
 }
 
-/// The lock, unless somebody has it. A service that was never locked is nobody's either.
+/// The lock; `None` if another process holds it. A service that was never locked has no lock file, and no holder
+/// either.
 fn lock(path: &PathBuf) -> Option<Option<File>> {
     match File::open(path) {
         Err(_) => Some(None),

@@ -5,16 +5,16 @@ use rustix::process::{Signal, kill_process};
 use std::{fs, time::Duration};
 use tokio::{signal::unix::Signal as Signals, time::timeout};
 
-/// How long processes may take after SIGTERM. Less than what the one who shuts the machine down waits for this process.
+/// How long processes may take after SIGTERM. It is shorter than the time that the shutdown grants to this process.
 const GRACE: Duration = Duration::from_secs(8);
 
-/// Ends every process in good order. What is left when this process ends is killed by the kernel.
+/// Ends all processes in an orderly way. The kernel kills those that are left when this process ends.
 pub(super) async fn end_all(children: &Children, child_ended: &mut Signals) {
     println!("Shutting down.");
     for pid in others() {
-        // One that has ended by now needs no signal.
+        // A process that has already ended needs no signal.
         let _ = kill_process(pid, Signal::TERM);
-        // A process that somebody stopped reacts to SIGTERM only once it goes on.
+        // A stopped process reacts to SIGTERM only when it continues.
         let _ = kill_process(pid, Signal::CONT);
     }
     let all_gone = async {

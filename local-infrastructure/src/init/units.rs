@@ -3,13 +3,13 @@
 use super::children::Children;
 use std::{collections::BTreeSet, fs, path::Path, process::Command, time::Duration};
 
-/// Where a machine's own units and the links of those that are enabled lie.
+/// Directory of a machine's own units, and of the links of enabled units.
 const OWN_UNITS: &str = "/etc/systemd/system";
-/// Where units are looked for, the first one wins.
+/// Where units are searched for. The first match counts.
 const UNIT_PATH: [&str; 4] =
     [OWN_UNITS, "/run/systemd/system", "/usr/local/lib/systemd/system", "/usr/lib/systemd/system"];
 
-/// Starts what is enabled. `systemctl` puts it into the order that the units ask for.
+/// Starts the enabled services. `systemctl` puts them into the order that the units require.
 pub(super) async fn start_enabled(children: &Children) {
     let enabled = enabled(Path::new(OWN_UNITS));
     if !enabled.is_empty() {
@@ -34,7 +34,7 @@ fn enabled(units: &Path) -> BTreeSet<String> {
         .collect()
 }
 
-/// When a service that ended is started again.
+/// When a service is restarted after its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Restart {
     Never,
@@ -44,17 +44,17 @@ pub(super) enum Restart {
     OnAbnormal,
 }
 
-/// What a unit's file says about restarts; systemd's defaults where it says nothing.
+/// What a unit's file says about restarts. systemd's defaults apply otherwise.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Policy {
     pub(super) restart: Restart,
     /// Exit statuses after which it is never started again.
     pub(super) final_statuses: Vec<i32>,
-    /// What is run after the service ended, each a program with its arguments.
+    /// Commands to run after the service has ended, each a program with its arguments.
     pub(super) stop_post: Vec<Vec<String>>,
-    /// From the end of the process to its new start.
+    /// The time between the end of the process and its restart.
     pub(super) delay: Duration,
-    /// Not more than `limit_burst` starts in this time. Zero: no limit.
+    /// At most `limit_burst` starts are allowed within this time. Zero: no limit.
     pub(super) limit_interval: Duration,
     pub(super) limit_burst: usize,
 }
@@ -78,7 +78,7 @@ impl Policy {
         Self::parse(&text)
     }
 
-    /// The last value of a key counts, so that drop-ins can be appended.
+    /// The last value of a key counts, so that the text of drop-ins can be appended.
     fn parse(text: &str) -> Self {
         let mut policy = Self {
             restart: Restart::Never,
@@ -122,7 +122,7 @@ impl Policy {
     }
 }
 
-/// A time as units write it: `5`, `100ms`, `1min 30s`.
+/// A time span in the format of units: `5`, `100ms`, `1min 30s`.
 fn time_span(text: &str) -> Option<Duration> {
     let mut total = Duration::ZERO;
     let mut rest = text.trim();

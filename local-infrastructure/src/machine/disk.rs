@@ -1,10 +1,11 @@
-//! A machine's disk: plain directories for what is its own, and overlays of this computer's programs and settings.
+//! A machine's disk: plain directories for the machine's own files, and overlays of this computer's programs and
+//! settings.
 //!
-//! `/usr`, `/etc` and `/var` (and `/bin`, `/lib`, `/sbin` where they are not links into `/usr`) are overlays with the image
-//! between. They are overlaid one by one and not as one `/`: in a user namespace the kernel refuses to take a directory
-//! as a lower layer if something is mounted below it. What the machine must not see of this computer's own state is
-//! covered by an opaque directory, and the files that it changes are there from the start, because a file whose owner is
-//! not mapped in a user namespace cannot be copied up.
+//! `/usr`, `/etc` and `/var` (and `/bin`, `/lib`, `/sbin` if they are not links into `/usr`) are overlays with the
+//! image as the middle layer. There is one overlay for each and not one for `/`: in a user namespace, the kernel
+//! rejects a directory as a lower layer if something is mounted below it. Opaque directories hide the parts of this
+//! computer's own state that the machine must not see. The files that the machine changes are in the upper layer from
+//! the start, because in a user namespace a file whose owner is not mapped cannot be copied up.
 
 use super::{Layout, MachineSpec, Result, check, files, on};
 use crate::address::IpFamily;
@@ -23,7 +24,7 @@ pub(super) const ETCD_DATA: &str = "var/lib/etcd";
 /// Directories of `/` that a machine may share with this computer, as overlays or as the links that they are.
 const SHARED: [&str; 9] = ["usr", "etc", "var", "bin", "sbin", "lib", "lib32", "lib64", "libx32"];
 
-/// Directories of `/` that are the machine's alone, with their modes.
+/// Directories of `/` that only the machine has, with their modes.
 const OWN: [(&str, u32); 11] = [
     ("boot", 0o755),
     ("dev", 0o755),
@@ -38,11 +39,12 @@ const OWN: [(&str, u32); 11] = [
     ("tmp", 0o1777),
 ];
 
-/// Directories that are there from the start but also show what this computer and the image have in them.
+/// Directories that the upper layer has from the start, and that also show their content on this computer and in the
+/// image.
 const MERGED: [&str; 8] =
     ["etc/cloud", "etc/systemd", "etc/default", "usr/local/bin", "usr/local/lib", "var/cache", "var/lib", "var/spool"];
 
-/// Directories that start empty, whatever this computer has there.
+/// Directories that start empty, even if this computer has files there.
 const OPAQUE: [&str; 11] = [
     "etc/cloud/cloud.cfg.d",
     "etc/etcd",
@@ -62,15 +64,16 @@ pub(crate) fn overlaid() -> impl Iterator<Item = &'static str> {
     SHARED.into_iter().filter(|name| fs::symlink_metadata(Path::new("/").join(name)).is_ok_and(|meta| meta.is_dir()))
 }
 
-/// Whether this process may use the extended attributes that only the computer's real root may set.
+/// Whether this process runs in a user namespace, where it may not use the extended attributes that require the
+/// computer's real root.
 pub(crate) fn in_user_namespace() -> bool {
-    // The initial user namespace maps every id to itself.
+    // The initial user namespace maps each ID to itself.
     fs::read_to_string("/proc/self/uid_map").is_ok_and(|map| map.split_whitespace().nth(2) != Some("4294967295"))
 }
 
-/// Makes an empty disk with the machine's identity and its bootstrap data.
+/// Makes an empty disk with the identity and the bootstrap data of the machine.
 pub(super) fn prepare(layout: &Layout, spec: &MachineSpec, user_data: &[u8]) -> Result<()> {
-    // Whatever is there was left half made.
+    // What exists is incomplete.
     layout.remove()?;
     directory(layout.directory(), 0o700)?;
     let root = layout.root();
@@ -101,7 +104,7 @@ pub(super) fn prepare(layout: &Layout, spec: &MachineSpec, user_data: &[u8]) -> 
     identity(layout, spec, user_data)
 }
 
-/// This computer's accounts, none with a password.
+/// The accounts of this computer, without passwords.
 fn accounts(layout: &Layout) -> Result<()> {
     for name in ["passwd", "group", "subuid", "subgid"] {
         let content = fs::read(Path::new("/etc").join(name)).unwrap_or_default();
@@ -146,8 +149,8 @@ fn identity(layout: &Layout, spec: &MachineSpec, user_data: &[u8]) -> Result<()>
     write(&seed.join("user-data"), 0o600, user_data)
 }
 
-/// Removes everything in etcd's data directory. The machine must be off: the kernel does not expect changes below an
-/// overlay that is mounted.
+/// Removes everything in etcd's data directory. The machine must be off, because the kernel does not expect changes
+/// below a mounted overlay.
 pub(super) fn rob(layout: &Layout) -> Result<()> {
     let data = layout.upper(ETCD_DATA);
     for name in files::names(&data)? {
@@ -158,14 +161,14 @@ pub(super) fn rob(layout: &Layout) -> Result<()> {
     Ok(())
 }
 
-/// Where the first record of a log has been written, whatever it holds.
+/// An offset that every log has written to: it is in the first records, whatever they contain.
 const IN_THE_FIRST_RECORDS: u64 = 100;
 
-/// Changes one byte of the latest file of etcd's log, among what has been written to it. The machine must be off.
+/// Changes one byte of the written part of the latest file of etcd's log. The machine must be off.
 pub(super) fn corrupt_log(layout: &Layout) -> Result<()> {
     let logs = layout.upper(ETCD_DATA).join("member/wal");
     let files = files::names(&logs)?.into_iter().filter(|name| name.ends_with(".wal"));
-    // Their names begin with their numbers.
+    // The names of the files begin with their numbers.
     let latest = files.max().ok_or_else(|| super::failed("corrupting etcd's log", "there is none"))?;
     let path = logs.join(latest);
     let change = || {
@@ -178,8 +181,8 @@ pub(super) fn corrupt_log(layout: &Layout) -> Result<()> {
     change().map_err(on(&path))
 }
 
-/// Copies etcd's data directory to a place outside the machine's disk, in place of the copy that was saved before. Nobody may
-/// write to the directory meanwhile.
+/// Copies etcd's data directory to a place outside the machine's disk, in place of the previous copy. Nothing may write
+/// to the directory meanwhile.
 pub(super) fn save_data(layout: &Layout) -> Result<()> {
     let saved = layout.saved_data();
     files::remove_tree(&saved)?;
@@ -192,7 +195,7 @@ pub(super) fn put_back_data(layout: &Layout) -> Result<()> {
     copy(&layout.saved_data(), &layout.upper(ETCD_DATA))
 }
 
-/// Copies a directory's content with its owners, modes and times. etcd allocates its log in advance: holes stay holes.
+/// Copies a directory's content with owners, modes and times. etcd preallocates its log, so holes stay holes.
 fn copy(from: &Path, to: &Path) -> Result<()> {
     let mut cp = Command::new("cp");
     cp.args(["--archive", "--sparse=always", "--no-target-directory"]).arg(from).arg(to);

@@ -8,13 +8,13 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// For `map_err`: names the file that an error is about.
+/// For `map_err`: adds the path of the file to an error.
 pub(crate) fn on(path: &Path) -> impl Fn(io::Error) -> Error {
     let path: PathBuf = path.to_owned();
     move |source| Error::File { path: path.clone(), source }
 }
 
-/// What was asked of a file or directory; nothing if there is none.
+/// The answer about a file or directory; nothing if it does not exist.
 pub(crate) fn if_there<T>(answer: io::Result<T>) -> io::Result<Option<T>> {
     match answer {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
@@ -22,13 +22,14 @@ pub(crate) fn if_there<T>(answer: io::Result<T>) -> io::Result<Option<T>> {
     }
 }
 
-/// Reads a file of JSON; nothing if there is none.
+/// Reads a JSON file; nothing if it does not exist.
 pub(super) fn read_json<T: DeserializeOwned>(path: &Path) -> Result<Option<T>> {
     let Some(json) = if_there(fs::read(path)).map_err(on(path))? else { return Ok(None) };
     serde_json::from_slice(&json).map(Some).map_err(io::Error::from).map_err(on(path))
 }
 
-/// Writes a whole file, or nothing: readers, and a process that dies here, never leave or see half of it.
+/// Writes the whole file or nothing: readers never see half of it, and a process that dies here never leaves half of
+/// it.
 pub(crate) fn write_atomic(path: &Path, content: &[u8]) -> Result<()> {
     let directory = path.parent().unwrap_or(Path::new("."));
     fs::create_dir_all(directory).map_err(on(directory))?;
@@ -48,7 +49,7 @@ pub(crate) fn names(directory: &Path) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// Removes a file or a directory with all that is in it; nothing happens if there is none.
+/// Removes a directory with its content; nothing happens if it does not exist.
 pub(super) fn remove_tree(path: &Path) -> Result<()> {
     if_there(fs::remove_dir_all(path)).map(drop).map_err(on(path))
 }

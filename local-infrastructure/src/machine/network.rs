@@ -1,4 +1,4 @@
-//! A machine's cable, its address, and cuts of its network.
+//! The cable and the address of a machine, and the cuts of its network.
 
 use super::{Error, Layout, MachineSpec, Result, check, failed, files, on, processes, write_atomic};
 use crate::address::{IpFamily, PREFIX_LENGTH_OF_IPV6};
@@ -11,7 +11,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-/// Called in the world's network namespace: plugs the machine whose first process is `pid` into its bridge.
+/// Plugs the machine whose first process is `pid` into its bridge. Called in the world's network namespace.
 pub(crate) fn connect(spec: &MachineSpec, pid: u32) -> Result<()> {
     let (cable, hardware_address, bridge) = (spec.cable(), spec.hardware_address(), &spec.bridge);
     feed(
@@ -23,8 +23,8 @@ pub(crate) fn connect(spec: &MachineSpec, pid: u32) -> Result<()> {
     )
 }
 
-/// Called in the world's network namespace: removes what is left of a cable. The kernel does it too once the machine's
-/// last process is gone, but some time later.
+/// Removes what is left of a cable. Called in the world's network namespace. The kernel also removes the cable after
+/// the machine's last process is gone, but some time later.
 pub(super) fn disconnect(spec: &MachineSpec) -> Result<()> {
     let cable = spec.cable();
     let output = Command::new("ip")
@@ -38,18 +38,18 @@ pub(super) fn disconnect(spec: &MachineSpec) -> Result<()> {
     Err(failed(&format!("ip link delete {cable}"), &message))
 }
 
-/// Whether `ip` failed because there is no such link: it looks the link up and then asks the kernel to delete it, and the
-/// kernel's own removal may come before either.
+/// Whether `ip` failed because the link does not exist. `ip` finds the link first, and then asks the kernel to delete
+/// it. The kernel may remove the link itself before either of these.
 fn says_it_is_gone(message: &str) -> bool {
     message.contains("Cannot find device") || message.contains("No such device")
 }
 
-/// Called in the machine's network namespace, which has been connected: sets its address.
+/// Sets the machine's address. Called in the machine's network namespace after it has been connected.
 pub(crate) fn configure_inside(spec: &MachineSpec) -> Result<()> {
     let (address, gateway) = (spec.ip(), spec.ip_family.address(spec.gateway));
     let (family, address) = match spec.ip_family {
         IpFamily::IPv4 => ("-4", format!("{address}/{} broadcast +", spec.prefix_length)),
-        // Nobody else can have it, so it is not asked for on the network, which takes a second.
+        // No other machine can have the address, so there is no need to detect duplicates, which takes a second.
         IpFamily::IPv6 => ("-6", format!("{address}/{PREFIX_LENGTH_OF_IPV6} nodad")),
     };
     feed(
@@ -147,7 +147,7 @@ pub(crate) fn apply_partition(layout: &Layout, spec: &MachineSpec) -> Result<()>
     feed(&mut Command::new(restores(spec.ip_family)), &partition.rules(spec.ip_family))
 }
 
-/// The program that takes rules for these addresses.
+/// The program that sets rules for this IP family.
 fn restores(family: IpFamily) -> &'static str {
     match family {
         IpFamily::IPv4 => "iptables-restore",

@@ -1,4 +1,4 @@
-//! Starting and ending a machine.
+//! Starts and ends a machine.
 
 use super::{
     Error, Layout, MachineSpec, Result, check, exclusive, files, if_there, network, on,
@@ -29,13 +29,13 @@ pub(super) fn start(layout: &Layout, spec: &MachineSpec) -> Result<()> {
     let _lock = exclusive(layout)?;
     layout.set_power(true)?;
     if running(layout).is_some() {
-        // The process that started it may have ended before it could count.
+        // The process that started it may have died before it counted the start.
         return if layout.boots() == 0 { layout.count_boot() } else { Ok(()) };
     }
     if layout.boots() > 0 {
         network::disconnect(spec)?;
     }
-    // `unshare` makes the namespaces, because making them from here would take unsafe code or a process with one thread.
+    // `unshare` makes the namespaces: to make them here would require unsafe code or a process with a single thread.
     let output = Command::new("unshare")
         .args(["--net", "--mount", "--uts", "--ipc", "--pid", "--"])
         .arg(&spec.program)
@@ -52,7 +52,8 @@ pub(super) fn start(layout: &Layout, spec: &MachineSpec) -> Result<()> {
     if output.status.success() {
         return layout.count_boot();
     }
-    // What it left would be in the way of the next attempt; that it cannot be removed is not what went wrong.
+    // Removes what the attempt left, because it would prevent the next one. If that fails, it is not the error to
+    // report.
     let _ = network::disconnect(spec);
     check(&format!("starting machine {}", layout.label()), Ok(output))
 }
@@ -87,7 +88,7 @@ pub(super) fn destroy(layout: &Layout) -> Result<()> {
     Ok(())
 }
 
-/// Kills the first process, and with it the kernel kills all others before the first one counts as ended.
+/// Kills the first process. Then the kernel kills all others, before the first one counts as ended.
 fn end(layout: &Layout) -> Result<()> {
     if let Some(first) = running(layout)
         && let Some(handle) = handle(layout, first)?
@@ -100,11 +101,11 @@ fn end(layout: &Layout) -> Result<()> {
     if_there(fs::remove_file(layout.process())).map(drop).map_err(on(&layout.process()))
 }
 
-/// A handle of the process, unless it has ended.
+/// A handle to the process, unless the process has ended.
 fn handle(layout: &Layout, process: Process) -> Result<Option<OwnedFd>> {
     let Some(pid) = Pid::from_raw(process.pid) else { return Ok(None) };
     match pidfd_open(pid, PidfdFlags::empty()) {
-        // Looked at once more: now that there is a handle the id cannot be given to another process.
+        // Checks again: now that there is a handle, the ID cannot be reused for another process.
         Ok(handle) => Ok(process.is_alive().then_some(handle)),
         Err(Errno::SRCH) => Ok(None),
         Err(error) => Err(failed(layout, format!("process {}: {error}", process.pid))),

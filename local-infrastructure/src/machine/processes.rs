@@ -14,18 +14,18 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// A process that cannot be mistaken for a later one with the same id.
+/// A process that cannot be confused with a later one that has the same ID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Process {
-    /// Its id in the world.
+    /// Its ID in the world.
     pub(crate) pid: i32,
-    /// When it started, in the kernel's ticks since this computer booted.
+    /// Its start time, in the kernel's ticks since this computer booted.
     pub(crate) started: u64,
 }
 
 impl Process {
-    /// The process that has this id now.
+    /// The process that currently has this ID.
     pub(crate) fn with_id(pid: i32) -> Option<Self> {
         let Stat { state, started, .. } = stat(pid)?;
         (!matches!(state, b'Z' | b'X')).then_some(Self { pid, started })
@@ -36,11 +36,11 @@ impl Process {
     }
 }
 
-/// What the kernel says of a process.
+/// The kernel's data about a process.
 struct Stat {
     /// A letter.
     state: u8,
-    /// The process that it is a child of.
+    /// Its parent process.
     parent: i32,
     /// When it started, in the kernel's ticks.
     started: u64,
@@ -48,7 +48,7 @@ struct Stat {
 
 fn stat(pid: i32) -> Option<Stat> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The second field is a name that may hold anything, also blanks and brackets.
+    // The second field is a name that may contain any character, including blanks and brackets.
     let mut fields = stat.get(stat.rfind(')')? + 1..)?.split_whitespace();
     let state = *fields.next()?.as_bytes().first()?;
     let parent = fields.next()?.parse().ok()?;
@@ -60,7 +60,7 @@ pub(super) fn first(layout: &Layout) -> Result<Process> {
     super::power::running(layout).ok_or_else(|| Error::NotRunning(layout.label().to_owned()))
 }
 
-/// Every process of a machine, as ids in the world.
+/// The IDs of all processes of a machine, in the world.
 fn all(first: Process) -> Result<Vec<i32>> {
     let namespace = |pid: i32| fs::read_link(format!("/proc/{pid}/ns/pid")).ok();
     let Some(wanted) = namespace(first.pid) else { return Ok(Vec::new()) };
@@ -77,11 +77,11 @@ fn all(first: Process) -> Result<Vec<i32>> {
     Ok(found)
 }
 
-/// How long processes may take to react. One that waits for a disk reacts when that has answered, and a disk that many write
-/// to takes seconds.
+/// How long processes may take to react. A process that waits for a disk reacts only after the disk has answered, and a
+/// busy disk takes seconds.
 const REACTION: Duration = Duration::from_secs(30);
 
-/// Stops every process. One that is being made while its parent is stopped is caught in a later round.
+/// Stops all processes. A process that is created while its parent is being stopped is found in a later round.
 pub(super) fn stop_all(layout: &Layout) -> Result<()> {
     let first = first(layout)?;
     signal_until(layout, first, Signal::STOP, |state| matches!(state, b'T' | b't' | b'Z' | b'X'))
@@ -116,8 +116,8 @@ fn signal_until(layout: &Layout, first: Process, signal: Signal, done: fn(u8) ->
     }
 }
 
-/// A process that makes another one by `vfork` waits in the kernel until that one runs its program, and stops only then.
-/// One that was stopped before goes on until it does. Answers whether there is any.
+/// Continues stopped processes whose parent waits for them in `vfork`: the parent waits in the kernel until its child
+/// runs its own program, and it cannot stop before. Returns whether there are such processes.
 fn let_spawn(pids: &[i32]) -> bool {
     let is_spawned = |pid: &i32| {
         let parent = stat(*pid).filter(|stat| stat.state == b'T').map(|stat| stat.parent);
@@ -125,13 +125,13 @@ fn let_spawn(pids: &[i32]) -> bool {
     };
     let stopped: Vec<i32> = pids.iter().copied().filter(is_spawned).collect();
     for pid in &stopped {
-        // One that is gone by now, or that may not be told, is found again in the next round.
+        // A process that is gone, or that may not receive the signal, is found again in the next round.
         let _ = send(*pid, Signal::CONT);
     }
     !stopped.is_empty()
 }
 
-/// Sends a signal; a process that is gone by now is fine.
+/// Sends a signal. It is not an error if the process is gone.
 pub(super) fn send(pid: i32, signal: Signal) -> rustix::io::Result<()> {
     match Pid::from_raw(pid).map(|pid| kill_process(pid, signal)) {
         None | Some(Ok(()) | Err(Errno::SRCH)) => Ok(()),
@@ -139,23 +139,23 @@ pub(super) fn send(pid: i32, signal: Signal) -> rustix::io::Result<()> {
     }
 }
 
-/// A command that is to run in some of a machine's namespaces; its program and arguments have to be added.
+/// A command that runs in some of a machine's namespaces. The caller adds the program and its arguments.
 pub(super) fn enter(layout: &Layout, namespaces: &[&str]) -> Result<Command> {
     let mut command = Command::new("nsenter");
     command.arg("--target").arg(first(layout)?.pid.to_string()).args(namespaces).arg("--");
     Ok(command)
 }
 
-/// A command that runs inside a machine with the environment that a login of root has.
+/// A command that runs inside a machine, with the environment of root's login.
 pub(super) fn exec<S: AsRef<OsStr>>(layout: &Layout, program: &[S]) -> Result<Command> {
     let mut command = enter(layout, &["--net", "--mount", "--uts", "--ipc", "--pid", "--root", "--wd"])?;
-    // As the machine's own processes, it must not reach this computer's clock and kernel.
+    // Like the machine's own processes, it must not reach this computer's clock and kernel.
     command.args(["setpriv", "--bounding-set=-sys_time,-sys_module", "--"]);
     command.args(program).env_clear().envs(crate::init::ENVIRONMENT);
     Ok(command)
 }
 
-/// The kernel has no event for a process that stops and is not ours: it is looked at again a moment later.
+/// The kernel has no event for when a process stops that is not our child, so it is checked again a moment later.
 #[expect(clippy::disallowed_methods, reason = "these calls block by contract, and nothing can be waited for")]
 pub(super) fn pause(time: Duration) {
     std::thread::sleep(time);

@@ -1,4 +1,4 @@
-//! What a machine is made from, and where its files are.
+//! What a machine is made from, and the paths of its files.
 
 use super::{Result, files, if_there, on, write_atomic};
 use crate::address::IpFamily;
@@ -17,18 +17,19 @@ pub struct MachineSpec {
     pub namespace: String,
     /// Name of its LocalMachine.
     pub name: String,
-    /// What makes this machine different from an earlier one of the same name; cloud-init's instance id.
+    /// The identity that distinguishes this machine from an earlier one with the same name. It is cloud-init's instance
+    /// ID.
     pub uid: String,
     /// Its host name: the name of the Cluster API Machine.
     pub host_name: String,
-    /// The address that is reserved for it. It has the one of its family that this stands for.
+    /// The address that is reserved for it. The machine has the address of its IP family that corresponds to this one.
     pub address: Ipv4Addr,
-    /// Which addresses it has.
+    /// The IP family of its addresses.
     #[serde(default)]
     pub ip_family: IpFamily,
     /// Length of the network's prefix in bits.
     pub prefix_length: u8,
-    /// Where packets for elsewhere go: the bridge's address.
+    /// The gateway: the bridge's address.
     pub gateway: Ipv4Addr,
     /// The bridge that it is plugged into.
     pub bridge: String,
@@ -39,7 +40,7 @@ pub struct MachineSpec {
 }
 
 impl MachineSpec {
-    /// Where it is reached.
+    /// Its address on the bridge.
     #[must_use]
     pub fn ip(&self) -> IpAddr {
         self.ip_family.address(self.address)
@@ -50,17 +51,17 @@ impl MachineSpec {
         format!("cape-{:08x}", u32::from(self.address))
     }
 
-    /// A hardware address that follows from the IP address: neighbours need not learn a new one after a reboot.
+    /// A hardware address derived from the IP address, so that neighbors need not learn a new one after a reboot.
     pub(super) fn hardware_address(&self) -> String {
         let [a, b, c, d] = self.address.octets();
         format!("02:ca:{a:02x}:{b:02x}:{c:02x}:{d:02x}")
     }
 }
 
-/// How a machine's bootstrap data ended.
+/// The result of a machine's bootstrap.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Bootstrap {
-    /// cloud-init had no errors, and the data left the sentinel file that Cluster API's contract asks for.
+    /// Whether cloud-init had no errors, and the data left the sentinel file that Cluster API's contract requires.
     pub succeeded: bool,
     /// What went wrong, one line each.
     pub errors: Vec<String>,
@@ -68,7 +69,7 @@ pub struct Bootstrap {
     pub milliseconds: u64,
 }
 
-/// Where a machine's files are.
+/// The paths of a machine's files.
 #[derive(Clone, Debug)]
 pub(crate) struct Layout {
     directory: PathBuf,
@@ -76,9 +77,9 @@ pub(crate) struct Layout {
     label: String,
 }
 
-/// Name of the file that says how the bootstrap data ended.
+/// Name of the file with the result of the bootstrap.
 pub(crate) const BOOTSTRAP: &str = "bootstrap.json";
-/// Name of the file that says whether the machine is meant to be running.
+/// Name of the file that says whether the machine should be running.
 pub(crate) const POWER: &str = "power";
 
 impl Layout {
@@ -120,27 +121,27 @@ impl Layout {
         self.directory.join("lock")
     }
 
-    /// Names the first process while there is one.
+    /// The file that identifies the first process while it exists.
     pub(crate) fn process(&self) -> PathBuf {
         self.directory.join("process.json")
     }
 
-    /// Where the disk's directories lie as the machine sees them at `/`.
+    /// Where the disk's directories are as the machine sees them at `/`.
     pub(crate) fn root(&self) -> PathBuf {
         self.directory.join("disk/root")
     }
 
-    /// What the machine has written to one of the directories that it shares with the computer.
+    /// The upper layer of a shared directory: what the machine has written to it.
     pub(crate) fn upper(&self, top: &str) -> PathBuf {
         self.directory.join("disk/upper").join(top)
     }
 
-    /// What the kernel needs beside `upper`.
+    /// The directory that the kernel needs beside `upper`.
     pub(crate) fn work(&self, top: &str) -> PathBuf {
         self.directory.join("disk/work").join(top)
     }
 
-    /// The copy of etcd's data that was saved.
+    /// The saved copy of etcd's data.
     pub(super) fn saved_data(&self) -> PathBuf {
         self.directory.join("saved-data")
     }
@@ -171,7 +172,7 @@ impl Layout {
     }
 
     pub(super) fn remove(&self) -> Result<()> {
-        // First what makes it a machine, so that one whose removal was interrupted is not taken for a whole one.
+        // Removes the spec first, so that a machine whose removal was interrupted does not look complete.
         if_there(fs::remove_file(self.spec())).map_err(on(&self.spec()))?;
         files::remove_tree(&self.directory)
     }

@@ -1,4 +1,4 @@
-//! What the stories are told with.
+//! Helpers for the tests.
 
 use libtest_mimic::Failed;
 pub(crate) use local_infrastructure::machine::Machine;
@@ -18,7 +18,7 @@ use std::{
 
 const STATE: &str = "/run/local-infrastructure";
 
-/// What `local-infrastructure machine` prints.
+/// The output of `local-infrastructure machine`.
 pub(crate) fn cli(arguments: &[&str]) -> Result<String, Failed> {
     let output = Command::new(env!("CARGO_BIN_EXE_local-infrastructure"))
         .args(["machine", "--state-dir", STATE])
@@ -38,7 +38,7 @@ pub(crate) struct Network {
 }
 
 impl Network {
-    /// The one of this process.
+    /// The network of this process.
     pub(crate) fn get() -> &'static Self {
         static NETWORK: OnceLock<Network> = OnceLock::new();
         NETWORK.get_or_init(|| {
@@ -57,7 +57,7 @@ impl Network {
         Ok(machine)
     }
 
-    /// What a machine is made from.
+    /// A spec for a machine.
     pub(crate) fn spec(&self, name: &str) -> Result<MachineSpec, Failed> {
         Ok(MachineSpec {
             namespace: "default".to_owned(),
@@ -129,7 +129,7 @@ impl Data {
     }
 }
 
-/// Looks again and again until it is so.
+/// Checks again and again until the condition holds.
 #[expect(clippy::disallowed_methods, reason = "what is looked at has no event")]
 pub(crate) fn until(what: &str, mut done: impl FnMut() -> Result<bool, Failed>) -> Result<(), Failed> {
     let deadline = Instant::now() + Duration::from_secs(30);

@@ -1,5 +1,5 @@
-//! Machines without Kubernetes, in a world of their own: this program starts itself again in new namespaces, where it is
-//! root and has the bridge, and where everything ends with it.
+//! Machines without Kubernetes, in their own world: this program starts itself again in new namespaces, where it is
+//! root and has the bridge. Everything in them ends with it.
 
 mod fixture;
 mod world;
@@ -48,7 +48,7 @@ fn boots_its_bootstrap_data() -> Result<(), Failed> {
     assert_eq!(fixture::read(&machine, "/etc/demo/greeting")?, "hello boots-host");
     assert_eq!(fixture::read(&machine, "/root/name")?, "boots-host\n");
     assert!(fixture::read(&machine, "/root/address")?.contains(&format!("{}/16", machine.address())));
-    // The computer's own settings stay out of reach, those of the machine's network do not.
+    // The machine can change the settings of its own network, but not those of this computer.
     assert!(!fixture::succeeds(&machine, "echo 1 > /proc/sys/kernel/panic")?);
     assert!(fixture::succeeds(&machine, "echo 1 > /proc/sys/net/ipv4/ip_forward")?);
     assert!(!fixture::succeeds(&machine, "date --set=@$(date +%s)")?, "the clock is the computer's");
@@ -59,7 +59,7 @@ fn boots_its_bootstrap_data() -> Result<(), Failed> {
 
 fn creates_users() -> Result<(), Failed> {
     if !world::real_root() {
-        // One id is mapped, so nothing can be given to another user; `docs/local-infrastructure.md` says so.
+        // Only one ID is mapped, so no file can be given to another user; see `docs/local-infrastructure.md`.
         return Ok(());
     }
     let data = Data::new()
@@ -113,7 +113,7 @@ fn restarts_what_died_and_not_what_was_stopped() -> Result<(), Failed> {
     assert!(fixture::succeeds(&machine, "systemctl is-active server")?);
     assert!(fixture::succeeds(&machine, "systemctl stop server")?);
     assert!(!fixture::succeeds(&machine, "systemctl is-active server")?);
-    // Longer than any restart takes: what must not happen has had its time.
+    // This is longer than any restart takes, so an unwanted restart would have happened.
     let stopped = Instant::now();
     until("a while", || Ok(stopped.elapsed() > Duration::from_millis(1500)))?;
     assert!(!fixture::answers(&machine), "{}", machine.console()?);
@@ -135,14 +135,14 @@ fn waits_for_a_service_that_says_when_it_is_ready() -> Result<(), Failed> {
     assert!(machine.bootstrap()?.is_some_and(|result| result.succeeded), "{}", machine.console()?);
     let time = |name: &str| -> Result<u64, Failed> { Ok(fixture::read(&machine, name)?.trim().parse()?) };
     let milliseconds = (time("/root/after")? - time("/root/before")?) / 1_000_000;
-    // Not before the service says so, and not only when the time for its start is over, which is 90 s.
+    // It must not return before the service is ready, nor only after the start timeout, which is 90 s.
     assert!((400..60_000).contains(&milliseconds), "systemctl took {milliseconds} ms");
     assert!(fixture::succeeds(&machine, "systemctl is-active notifies")?);
     machine.destroy()?;
     Ok(())
 }
 
-/// As a person does it, with the program.
+/// Acts as a person would, with the program.
 fn stays_down_after_a_kill() -> Result<(), Failed> {
     let machine = Network::get().machine("killed", &Data::new().server())?;
     until("the server answers", || Ok(fixture::answers(&machine)))?;
@@ -174,7 +174,7 @@ fn is_silent_while_frozen() -> Result<(), Failed> {
     assert!(!fixture::answers(&machine));
     machine.thaw()?;
     until("the server answers again", || Ok(fixture::answers(&machine)))?;
-    // A process that makes another one is stopped only when that one runs its program.
+    // A process that creates another one stops only after the new one runs its own program.
     let spawns = "for i in 1 2 3 4; do setsid sh -c 'while :; do /bin/true; done' </dev/null >/dev/null 2>&1 & done";
     assert!(fixture::succeeds(&machine, spawns)?);
     for _ in 0..10 {
@@ -237,7 +237,7 @@ fn loses_a_robbed_disk() -> Result<(), Failed> {
     Ok(())
 }
 
-/// As a person does it, with the program.
+/// Acts as a person would, with the program.
 fn loses_its_data_and_gets_an_older_copy_back() -> Result<(), Failed> {
     let data = Data::new().run("mkdir -p /var/lib/etcd/member && echo old > /var/lib/etcd/member/data");
     let machine = Network::get().machine("older", &data)?;

@@ -1,4 +1,4 @@
-//! Namespaces for the whole test: root in them, a bridge, and a file system for the machines' state.
+//! Namespaces for the whole test: it is root in them, and has a bridge, and a file system for the machines' state.
 
 use libtest_mimic::Failed;
 use local_infrastructure::image::{default_cache, systemctl};
@@ -20,10 +20,10 @@ pub(crate) fn real_root() -> bool {
     std::env::var(INSIDE).is_ok_and(|kind| kind == "root")
 }
 
-/// Runs this program once more, inside. With `LOCAL_INFRASTRUCTURE_TEST_USERNS` set the world is made as an ordinary user
-/// makes it, also by root.
+/// Runs this program once more, inside. With `LOCAL_INFRASTRUCTURE_TEST_USERNS`, the world is made as for an
+/// unprivileged user, even if root runs the test.
 pub(crate) fn enter() -> ExitCode {
-    // Fetched now, because inside there is no network.
+    // This is downloaded now, because there is no network inside.
     if let Err(error) = systemctl(&default_cache()) {
         eprintln!("{error}");
         return ExitCode::FAILURE;
@@ -52,7 +52,7 @@ fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// How many processes have this network namespace.
+/// The number of processes in this network namespace.
 pub(crate) fn processes_in(namespace: &Path) -> Result<usize, Failed> {
     let links = fs::read_dir("/proc")?.filter_map(|entry| fs::read_link(entry.ok()?.path().join("ns/net")).ok());
     Ok(links.filter(|link| link == namespace).count())
@@ -64,7 +64,7 @@ pub(crate) fn links() -> Result<String, Failed> {
     Ok(String::from_utf8(output.stdout)?)
 }
 
-/// One more bridge.
+/// Adds another bridge.
 pub(crate) fn add_bridge(name: &str) -> Result<(), Failed> {
     let status = Command::new("ip").args(["link", "add", name, "type", "bridge"]).status()?;
     if status.success() { Ok(()) } else { Err(format!("the bridge {name} cannot be made").into()) }
