@@ -11,10 +11,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::net::TcpListener;
 
-/// OpenMetrics' text form. Prometheus refuses a form that is not named.
+/// The content type of OpenMetrics' text form. Prometheus refuses an answer without a content type.
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// What is served at one address.
+/// Which paths an address serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Paths {
     /// `/healthz` and `/readyz`.
@@ -74,7 +74,7 @@ async fn shown(State(admin): State<Admin>) -> Response {
     metrics(&admin.metrics)
 }
 
-/// All metrics, as an answer.
+/// All metrics, as a response.
 pub(crate) fn metrics(metrics: &Metrics) -> Response {
     match metrics.text() {
         Ok(text) => ([(CONTENT_TYPE, OPEN_METRICS)], text).into_response(),

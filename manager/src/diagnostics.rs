@@ -1,5 +1,5 @@
-//! `/metrics` over TLS, and `/debug/flags/v`, which sets what is logged: for callers whom the API server knows and permits it,
-//! as Cluster API's managers serve them.
+//! `/metrics` over TLS, and `/debug/flags/v`, which sets what is logged. As in Cluster API's managers, both are for
+//! callers whom the API server authenticates and authorizes.
 
 mod access;
 mod certificate;
@@ -29,7 +29,7 @@ pub use tls::{TlsSettings, TlsVersion, unknown_suites};
 const METRICS: Asked = Asked { verb: "get", path: "/metrics" };
 const LOG_LEVEL: Asked = Asked { verb: "put", path: "/debug/flags/v" };
 
-/// The longest filter of logs that is read.
+/// The longest log filter that is accepted, in bytes.
 const LONGEST: usize = 1_024;
 
 /// The secure server of metrics.
@@ -42,8 +42,8 @@ pub struct Diagnostics {
 }
 
 impl Diagnostics {
-    /// Serves these metrics, and lets callers set what is logged, with the certificate in a folder (`tls.crt`,
-    /// `tls.key`) or one that nobody has signed.
+    /// Serves these metrics, and lets callers set what is logged. The certificate is that in a folder (`tls.crt`,
+    /// `tls.key`), or a self-signed one.
     ///
     /// # Errors
     /// If the certificate or the TLS settings cannot be used.

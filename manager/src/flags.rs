@@ -1,4 +1,5 @@
-//! Command line: our own flags, which `--help` shows with their environment variables, and those of Cluster API's managers.
+//! The command line: our own flags, which `--help` shows with their environment variables, and those of Cluster API's
+//! managers.
 
 mod families;
 mod ignored;
@@ -163,7 +164,7 @@ impl Flags {
     /// Reads a command line, which begins with the name of the program.
     ///
     /// # Errors
-    /// If a flag or a value is wrong. A flag that nobody here knows is, unless its name tells that it does no harm.
+    /// If a flag or a value is wrong. An unknown flag is wrong, unless its name shows that it does no harm.
     pub fn from_arguments(arguments: impl IntoIterator<Item = impl Into<OsString>>) -> Result<Self, Error> {
         let divided = families::divide(&mut Self::command(), arguments.into_iter().map(Into::into))?;
         let mut flags = Self::try_parse_from(divided.known)?;
@@ -181,7 +182,7 @@ impl Flags {
     /// The times of the lease.
     ///
     /// # Errors
-    /// If they do not leave a holder the time to end before another may begin.
+    /// If they do not leave a holder enough time to stop before another manager may start.
     pub fn lease_times(&self) -> anyhow::Result<Times> {
         let times = Times {
             duration: self.leader_elect_lease_duration,
@@ -208,7 +209,7 @@ impl Flags {
         Ok(times)
     }
 
-    /// Where something is served over plain HTTP, each address with its flag.
+    /// The addresses that are served over plain HTTP, each with its flag.
     #[must_use]
     pub fn plain(&self) -> Vec<(&'static str, SocketAddr, Paths)> {
         let admin = match self.health_addr {
@@ -222,7 +223,7 @@ impl Flags {
         let mut all: Vec<(&'static str, SocketAddr, Paths)> = Vec::new();
         for (flag, Address(address), paths) in [admin].into_iter().chain(further) {
             let Some(address) = address else { continue };
-            // It cannot be bound twice.
+            // An address cannot be bound twice.
             match all.iter_mut().find(|(_, known, _)| *known == address) {
                 Some((.., known)) => known.metrics = true,
                 None => all.push((flag, address, paths)),
@@ -231,13 +232,13 @@ impl Flags {
         all
     }
 
-    /// Where metrics are served over TLS.
+    /// The address at which metrics are served over TLS.
     #[must_use]
     pub fn secure(&self) -> Option<SocketAddr> {
         self.diagnostics_address.filter(|_| !self.insecure_diagnostics)?.0
     }
 
-    /// What callers have to speak there.
+    /// The TLS that callers have to use at that address.
     #[must_use]
     pub fn tls(&self) -> TlsSettings {
         TlsSettings { least: self.tls_min_version, suites: self.tls_cipher_suites.0.clone() }
@@ -249,7 +250,7 @@ impl Flags {
         &self.ignored.0
     }
 
-    /// Reconciles of a controller that run at the same time, if a flag says.
+    /// How many reconciles of a controller run at the same time, if a flag says so.
     #[must_use]
     pub fn concurrency(&self, controller: ControllerName) -> Option<u16> {
         let own = match controller {

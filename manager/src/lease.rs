@@ -1,8 +1,9 @@
-//! The lease: of several managers one works.
+//! The lease: only one of several managers works.
 //!
-//! Guarantee: a holder learns that it has lost the lease before another manager can take it, also if the API server does not
-//! answer. Assumption: clocks run at about the same rate; what they show does not matter. A process that was stopped and goes
-//! on learns it a moment too late; therefore nothing that must not be done twice relies on the lease alone.
+//! Guarantee: a holder learns that it has lost the lease before another manager can take it, even if the API server
+//! does not answer. Assumption: clocks run at about the same rate; which time they show does not matter. A process that
+//! was suspended and continues learns of the loss a moment too late. So nothing that must not be done twice relies on
+//! the lease alone.
 
 mod election;
 
@@ -20,7 +21,7 @@ use tokio::time::Instant;
 
 /// Name of the lease, and field manager.
 const NAME: &str = "cluster-api-provider-etcdadm";
-/// How long one look or renewal may take at most: no longer than half the time that a holder has to renew the lease.
+/// The longest time for one read or renewal. It is at most half of the time that a holder has to renew the lease.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// One manager among those that want the lease.
@@ -28,19 +29,19 @@ pub struct Candidate {
     leases: Api<Lease>,
     identity: String,
     times: Times,
-    /// The version of the lease that was read last, and since when it is that.
+    /// The version of the lease that was read last, and since when the lease has had this version.
     unchanged: Option<(String, Instant)>,
 }
 
 /// A lease that this process holds.
 pub struct Held {
     candidate: Candidate,
-    /// When the request was sent that renewed it last.
+    /// When the last successful renewal was sent.
     renewed: Instant,
 }
 
 impl Candidate {
-    /// A candidate with an identity of its own.
+    /// A candidate with a unique identity.
     #[must_use]
     pub fn new(client: Client, namespace: &str, times: Times) -> Self {
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
@@ -69,7 +70,7 @@ impl Candidate {
         }
     }
 
-    /// Takes or renews the lease, if it is free or ours. `Some`: who holds it instead.
+    /// Takes or renews the lease, if it is free or ours. `Some`: the manager that holds it instead.
     async fn attempt(&mut self) -> anyhow::Result<Option<String>> {
         let limit = self.request_timeout();
         let attempt = tokio::time::timeout(limit, self.look_and_write()).await;
@@ -103,14 +104,14 @@ impl Candidate {
         Ok(None)
     }
 
-    /// Refused if anybody has written the lease since it was read.
+    /// Writes the lease. The API server refuses this if the lease has changed since it was read.
     async fn write(&self, lease: &Lease, spec: Value) -> kube::Result<()> {
         let patch = json!({"metadata": {"resourceVersion": lease.resource_version()}, "spec": spec});
         let parameters = PatchParams { field_manager: Some(NAME.to_owned()), ..PatchParams::default() };
         self.leases.patch(NAME, &parameters, &Patch::Merge(patch)).await.map(drop)
     }
 
-    /// For how long the lease is known to be in the version that was just read.
+    /// How long the lease is known to have had the version that was just read.
     fn unchanged_for(&mut self, lease: &Lease) -> Duration {
         let version = lease.resource_version().unwrap_or_default();
         match &self.unchanged {
@@ -124,12 +125,12 @@ impl Candidate {
 }
 
 impl Held {
-    /// Renews the lease, and comes back when it is lost, with the reason. The caller must then stop acting at once.
+    /// Renews the lease until it is lost, and returns the reason. The caller must then stop acting at once.
     pub async fn keep(&mut self) -> String {
         renew(self.candidate.times, self.renewed, async || self.candidate.attempt().await).await
     }
 
-    /// Gives the lease back, so that the next manager need not wait for it to expire.
+    /// Gives the lease back, so that the next manager does not have to wait until it expires.
     pub async fn release(self) {
         let candidate = self.candidate;
         let free =

@@ -1,9 +1,9 @@
-//! What the kernel lets this process have.
+//! Limits that the kernel sets for this process.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Raises the number of files this process may have open to what it may raise it to. Every etcd member that is asked is a
-/// connection; container runtimes start processes with a soft limit of 1024, which is for programs that use select(2).
+/// Raises the limit of open files as far as this process may raise it. Every member that is probed needs a connection.
+/// Container runtimes start processes with a soft limit of 1024, which is for programs that use select(2).
 pub fn raise_open_files() {
     let limit = getrlimit(Resource::Nofile);
     match setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum }) {

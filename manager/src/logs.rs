@@ -1,4 +1,4 @@
-//! What is logged and in which form, by flags; and what is logged can be changed while the process runs.
+//! Flags decide what is logged and in which form. What is logged can be changed while the process runs.
 
 use crate::flags::{Flags, LogFormat, filter_of_verbosity};
 use anyhow::{Context, anyhow};
@@ -7,12 +7,12 @@ use tracing::level_filters::LevelFilter;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::reload::Handle;
 
-/// What is logged from now on.
+/// Sets what is logged from now on.
 #[derive(Clone)]
 pub struct LogLevel(Arc<dyn Fn(EnvFilter) -> Result<(), String> + Send + Sync>);
 
 impl LogLevel {
-    /// Sets nothing but what is asked for here.
+    /// Passes filters to `set` and sets nothing else.
     #[cfg(test)]
     pub(crate) fn seen_by(set: impl Fn(String) + Send + Sync + 'static) -> Self {
         Self(Arc::new(move |filter| {
@@ -25,7 +25,7 @@ impl LogLevel {
         Self(Arc::new(move |filter| handle.reload(filter).map_err(|error| error.to_string())))
     }
 
-    /// Sets it to a number, as `--v` takes it, or to a filter, as `--log-level` does. Answers the filter.
+    /// Sets what is logged, by a number as for `--v`, or by a filter as for `--log-level`. Returns the filter.
     ///
     /// # Errors
     /// If it is neither.
@@ -39,7 +39,7 @@ impl LogLevel {
 /// Logs to standard error from now on.
 ///
 /// # Errors
-/// If the flags name no filter.
+/// If the flags have no valid filter.
 pub fn start(flags: &Flags) -> anyhow::Result<LogLevel> {
     let filter = parse(&flags.log_filter()).map_err(|why| anyhow!(why)).context("--log-level")?;
     let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
@@ -59,7 +59,8 @@ pub fn start(flags: &Flags) -> anyhow::Result<LogLevel> {
     })
 }
 
-/// Reads a filter. A word that is not a level would name a part of the program, and silence all others.
+/// Reads a filter. It refuses a word that is not a level: the word would name a part of the program, and silence all
+/// others.
 fn parse(filter: &str) -> Result<EnvFilter, String> {
     let expected = "expected a number such as 4, a level such as debug, or a filter such as info,kube=debug";
     let mut parts = filter.split(',').map(str::trim);

@@ -18,13 +18,13 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
-/// First delay before something that needs the API server is tried again, and the longest.
+/// The first and the longest delay before something that needs the API server is tried again.
 const RETRY: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(5));
 
 /// Runs the process until SIGTERM or SIGINT, or until the lease is lost.
 ///
 /// # Errors
-/// If the flags or the kubeconfig cannot be used, the admin address is taken, or the lease is lost.
+/// If the flags or the kubeconfig cannot be used, an address cannot be bound, or the lease is lost.
 pub fn run(flags: &Flags) -> anyhow::Result<()> {
     let times = flags.lease_times()?;
     let log_level = logs::start(flags)?;
@@ -38,13 +38,13 @@ pub fn run(flags: &Flags) -> anyhow::Result<()> {
     // Two threads: controllers wait more than they work, and every thread costs memory.
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let result = runtime.block_on(manage(flags, times, log_level));
-    // Whatever still runs ends with the process: after the lease is lost nothing may be waited for.
+    // Whatever still runs ends with the process: after the loss of the lease, nothing may be waited for.
     runtime.shutdown_background();
     result
 }
 
 async fn manage(flags: &Flags, times: Times, log_level: LogLevel) -> anyhow::Result<()> {
-    // For libraries that use the default; ours name their provider.
+    // For libraries that use the default provider. Our own code names its provider.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let (stop, shutdown) = Shutdown::new();
     let shared = Shared::connect(flags.scope(), config(flags).await?, shutdown.clone())?;
@@ -93,7 +93,7 @@ async fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
 
 /// Waits for the lease, runs the controllers while it is held, and gives it back.
 ///
-/// If the lease is lost, reconciles are dropped in the middle: another manager may act from now on.
+/// If the lease is lost, reconciles are dropped halfway: another manager may act from now on.
 async fn lead(flags: &Flags, times: Times, client: Client, shared: &Shared) -> anyhow::Result<()> {
     let candidate = Candidate::new(client, &flags.leader_election_namespace, times);
     let mut held = tokio::select! {
@@ -126,8 +126,8 @@ async fn run_controllers(flags: &Flags, shared: &Shared) {
     tracing::info!("stopped");
 }
 
-/// Runs one controller until shutdown. It is started again if it cannot start, because the API server or a CRD is not there
-/// yet, and if it ends, because a version of a kind is no longer served.
+/// Runs one controller until shutdown. It is started again if it cannot start yet, because the API server does not
+/// answer or a CRD does not exist, and if it ends, because a version of a kind is no longer served.
 async fn run_controller(name: ControllerName, shared: &Shared) {
     let mut delay = RETRY.0;
     loop {
@@ -144,7 +144,8 @@ async fn run_controller(name: ControllerName, shared: &Shared) {
 }
 
 async fn run_until_it_ends(name: ControllerName, shared: &Shared) -> controller_support::Result<()> {
-    // Who makes bootstrap data beside another provider would do harm. Members that there are still need the others.
+    // Bootstrap data from two providers would do harm. The other controllers run nevertheless: existing members need
+    // them.
     if name == ControllerName::EtcdadmBootstrap {
         controller_support::foreign::refuse(&shared.kinds).await?;
     }
@@ -156,7 +157,7 @@ async fn run_until_it_ends(name: ControllerName, shared: &Shared) -> controller_
     }
 }
 
-/// Ready once the API server has answered. A process that waits for the lease is ready too.
+/// Makes the process ready once the API server has answered. A process that waits for the lease is ready too.
 async fn tell_when_ready(client: Client, admin: Admin) {
     let mut delay = RETRY.0;
     while let Err(error) = client.apiserver_version().await {

@@ -1,4 +1,4 @@
-//! What `config/kube-state-metrics` takes from our kinds is there.
+//! Every field that `config/kube-state-metrics` reads from our kinds exists.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use serde_yaml::Value;
@@ -15,7 +15,7 @@ fn texts(list: &Value) -> Vec<&str> {
     list.as_sequence().into_iter().flatten().filter_map(Value::as_str).collect()
 }
 
-/// Every path below `value`: of a figure, and of a label.
+/// Every path below `value`: those of the metrics, and those of the labels.
 fn paths<'a>(value: &'a Value, from: &[&'a str], found: &mut Vec<Vec<&'a str>>) {
     let each = &value["each"];
     let kind = ["gauge", "info", "stateSet"].into_iter().find(|kind| !each[*kind].is_null());
@@ -29,7 +29,7 @@ fn paths<'a>(value: &'a Value, from: &[&'a str], found: &mut Vec<Vec<&'a str>>) 
     }
 }
 
-/// Whether a kind's schema has such a field. The API server's own metadata is in none.
+/// Whether a kind's schema has such a field. No schema has the API server's own metadata.
 fn is_there(crd: &CustomResourceDefinition, version: &str, path: &[&str]) -> bool {
     if matches!(path, [] | ["metadata", ..]) {
         return true;

@@ -1,4 +1,5 @@
-//! What is installed for metrics fits together: the manager's flags, ports, roles, and what Prometheus is told.
+//! What is installed for metrics fits together: the manager's flags, ports and roles, and the configuration of
+//! Prometheus.
 
 use clap::Parser;
 use controller_support::Shutdown;
@@ -26,7 +27,7 @@ fn parse(name: &str) -> Value {
     serde_yaml::from_str(&text).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
-/// With what is in the Secret that the manager keeps, and nothing else.
+/// The sample uses only what is in the Secret that the manager keeps.
 #[test]
 fn the_sample_for_etcds_own_metrics_uses_the_secret_that_is_kept() {
     let sample = parse("prometheus/samples/etcd-scrape-config.yaml");
@@ -144,8 +145,8 @@ impl Authority {
         Self { issuer: Issuer::new(params, key), roots }
     }
 
-    /// Puts a new certificate for a name where the manager reads it, as kubelet does: a link names the folder of now,
-    /// and is replaced at once. Also the certificate.
+    /// Writes a new certificate for a name where the manager reads it, as kubelet does: a link points to the present
+    /// folder, and is replaced atomically. Returns the certificate.
     fn renew(&self, name: &str, mount: &Path) -> CertificateDer<'static> {
         let key = KeyPair::generate().unwrap();
         let certificate = CertificateParams::new([name.to_owned()]).unwrap().signed_by(&key, &self.issuer).unwrap();
@@ -157,7 +158,7 @@ impl Authority {
         certificate.der().clone()
     }
 
-    /// The certificate that is shown, if Prometheus would take it: it is for this name, and of this CA.
+    /// The certificate that the server shows, if Prometheus would accept it: it is for this name, and of this CA.
     async fn shown(&self, address: SocketAddr, name: &str) -> CertificateDer<'static> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
@@ -180,7 +181,7 @@ async fn a_renewed_certificate_is_shown_without_a_restart() {
     }
     let folder = format!("--diagnostics-cert-dir={}", mount.path().display());
     let flags = Flags::try_parse_from(["manager", folder.as_str()]).unwrap();
-    // Who reads is not asked before there is a connection.
+    // The server does not ask about a caller before the TLS connection exists.
     let client = Client::try_from(Config::new("http://127.0.0.1:1".parse().unwrap())).unwrap();
     let shown = (Arc::default(), logs::start(&flags).unwrap());
     let server = Diagnostics::new(client, shown, &flags.tls(), flags.diagnostics_cert_dir.as_deref()).unwrap();

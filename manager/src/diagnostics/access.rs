@@ -1,5 +1,5 @@
-//! Who may read the metrics, or do what else is asked. The API server says it: a TokenReview tells whose token it is, and a
-//! SubjectAccessReview whether that user may do this with the path.
+//! Who may read the metrics, or set what is logged. The API server decides: a TokenReview says which user a token
+//! belongs to, and a SubjectAccessReview says whether that user may make this request.
 
 use controller_support::TtlCache;
 use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec, UserInfo};
@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
-/// What a caller wants, as rules of RBAC name it.
+/// What a caller requests, as RBAC rules name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Asked {
     /// The method, in lower case.
@@ -20,23 +20,23 @@ pub(super) struct Asked {
     pub(super) path: &'static str,
 }
 
-/// How long an answer about a token that the API server knows is kept.
+/// How long an answer about a token that the API server knows is cached.
 const KNOWN_TTL: Duration = Duration::from_secs(60);
 
-/// How long the API server is waited for. Prometheus itself waits for 10 s by default.
+/// How long to wait for the API server. Prometheus itself waits for 10 s by default.
 const TIMEOUT: Duration = Duration::from_secs(8);
 
-/// Callers that the API server is asked about at the same time: others can send any number of tokens that nobody has.
+/// About how many callers the API server is asked at the same time. Anybody can send any number of invalid tokens.
 const AT_ONCE: usize = 4;
 
-/// What came of a question.
+/// The answer about a caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Answer {
     /// The caller may do it.
     Allowed,
-    /// The token is nobody's.
+    /// The token belongs to no user.
     Unknown,
-    /// It is this user's, who may not.
+    /// The token belongs to this user, who may not do it.
     Denied(String),
     /// The API server could not be asked.
     Failed,
@@ -45,7 +45,8 @@ pub(super) enum Answer {
 /// Asks the API server.
 pub(super) struct Access {
     client: Client,
-    /// By the hash of a token: tokens are not kept. Not those that are nobody's, of which there may be any number.
+    /// By the hash of a token, because tokens are not kept. Invalid tokens are not cached, since there may be any
+    /// number of them.
     known: TtlCache<([u8; 32], Asked), Answer>,
     asking: Semaphore,
 }
@@ -62,7 +63,7 @@ impl Access {
             return known;
         }
         let asked = async {
-            // Never closed.
+            // The semaphore is never closed.
             let _permit = self.asking.acquire().await;
             self.review(token, asked_for).await
         };

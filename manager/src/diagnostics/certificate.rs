@@ -1,4 +1,4 @@
-//! The certificate that is shown: from files, which are read again, or one that this process has signed itself.
+//! The certificate of the server: from files, which are read again and again, or self-signed.
 
 use anyhow::Context;
 use rustls::crypto::ring::default_provider;
@@ -23,7 +23,7 @@ pub(super) struct Certificate {
 }
 
 impl Certificate {
-    /// One that nobody knows: what is read is kept from eavesdroppers, and who serves it is not proven.
+    /// A self-signed certificate. It protects what is read from eavesdroppers, and does not prove who serves it.
     pub(super) fn self_signed() -> anyhow::Result<Self> {
         let made = rcgen::generate_simple_self_signed(["localhost".to_owned()])?;
         let key = PrivateKeyDer::try_from(made.signing_key.serialize_der()).map_err(anyhow::Error::msg)?;
@@ -31,18 +31,18 @@ impl Certificate {
         Ok(Self { present: RwLock::new(Arc::new(present)), folder: None })
     }
 
-    /// `tls.crt` and `tls.key` of a folder, such as a Secret that is mounted.
+    /// Reads `tls.crt` and `tls.key` of a folder, such as a mounted Secret.
     pub(super) fn from_folder(folder: &Path) -> anyhow::Result<Self> {
         Ok(Self { present: RwLock::new(Arc::new(read(folder)?)), folder: Some(folder.to_owned()) })
     }
 
-    /// What callers see of it.
+    /// The certificate that callers see.
     #[cfg(test)]
     pub(super) fn shown(&self) -> CertificateDer<'static> {
         self.present.read().unwrap_or_else(PoisonError::into_inner).cert[0].clone()
     }
 
-    /// Reads the files again and again. Those that cannot be used leave the earlier certificate in place.
+    /// Reads the files again and again. If they cannot be used, the earlier certificate stays in place.
     pub(super) async fn follow(&self) {
         let Some(folder) = &self.folder else { return pending().await };
         loop {
@@ -55,7 +55,7 @@ impl Certificate {
         }
     }
 
-    /// Answers whether it is another one.
+    /// Reads the files. Returns whether the certificate has changed.
     fn read_again(&self, folder: &Path) -> anyhow::Result<bool> {
         let new = read(folder)?;
         let mut present = self.present.write().unwrap_or_else(PoisonError::into_inner);

@@ -1,4 +1,4 @@
-//! The server on a real socket with real TLS; the API server behind it is a stand-in.
+//! The server runs on a real socket with real TLS. The API server behind it is a stub.
 
 use super::*;
 use axum::http::StatusCode;
@@ -12,7 +12,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-/// What the API server is like.
+/// A stub of the API server.
 #[derive(Default)]
 struct ApiServer {
     down: AtomicBool,
@@ -21,8 +21,8 @@ struct ApiServer {
 }
 
 impl ApiServer {
-    /// Knows the tokens `prometheus`, `admin` and `visitor`. Lets the first read the metrics, and the second set what
-    /// is logged.
+    /// A client of the stub, which knows the tokens `prometheus`, `admin` and `visitor`. It lets the first read the
+    /// metrics, and the second set what is logged.
     fn client(self: &Arc<Self>) -> Client {
         let (tokens, access) = (self.clone(), self.clone());
         let tokens = move |body: String| {
@@ -73,7 +73,7 @@ struct World {
     api_server: Arc<ApiServer>,
     address: std::net::SocketAddr,
     certificate: rustls::pki_types::CertificateDer<'static>,
-    /// What was set to be logged.
+    /// The log filters that were set.
     set: Arc<Mutex<Vec<String>>>,
     _stop: tokio::sync::watch::Sender<bool>,
 }
@@ -130,7 +130,7 @@ impl World {
         Ok(String::from_utf8(answer).unwrap())
     }
 
-    /// The status and the body of the answer to whoever sets what is logged.
+    /// The status and the body of the answer to a request that sets what is logged.
     async fn set(&self, authorization: &str, wanted: &str) -> (u16, String) {
         let answer = self.send("PUT /debug/flags/v", authorization, rustls::ALL_VERSIONS, wanted).await.unwrap();
         let (head, body) = answer.split_once("\r\n\r\n").unwrap();

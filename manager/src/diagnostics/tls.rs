@@ -1,4 +1,4 @@
-//! TLS settings in Cluster API's words, and a listener that speaks TLS.
+//! TLS settings as Cluster API names them, and a listener for TLS.
 
 use axum::serve::Listener;
 use futures::StreamExt;
@@ -20,10 +20,10 @@ use tokio_rustls::server::TlsStream;
 /// How long a handshake may take.
 const HANDSHAKE: Duration = Duration::from_secs(5);
 
-/// Handshakes that may be under way. Further callers wait in the kernel's queue.
+/// How many handshakes may be under way. Further callers wait in the kernel's queue.
 const HANDSHAKES: usize = 64;
 
-/// The least version of TLS. rustls has none before 1.2.
+/// The minimum version of TLS. rustls supports no version before 1.2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TlsVersion {
     /// TLS 1.2.
@@ -32,12 +32,13 @@ pub enum TlsVersion {
     V1_3,
 }
 
-/// What callers have to speak.
+/// The TLS that callers have to use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsSettings {
-    /// The least version.
+    /// The minimum version.
     pub least: TlsVersion,
-    /// Names of the cipher suites of TLS 1.2. Empty: all that there are. Those of TLS 1.3 are not for choosing, as in Go.
+    /// Names of the cipher suites of TLS 1.2. Empty: all available ones. As in Go, the suites of TLS 1.3 cannot be
+    /// chosen.
     pub suites: Vec<String>,
 }
 
@@ -49,13 +50,14 @@ pub fn unknown_suites(names: &[String]) -> Vec<&str> {
     names.iter().map(String::as_str).filter(|name| !is_known(name)).collect()
 }
 
-/// Go has a second name for some, without the hash. rustls calls those of TLS 1.3 `TLS13_...`.
+/// Whether a suite has this name. Go has a second name for some suites, without the hash. rustls calls those of TLS 1.3
+/// `TLS13_...`.
 fn is_called(suite: &SupportedCipherSuite, name: &str) -> bool {
     let own = suite.suite().as_str().unwrap_or_default().replacen("TLS13_", "TLS_", 1);
     own == name || own.strip_suffix("_SHA256") == Some(name)
 }
 
-/// What the server speaks, with a certificate.
+/// The TLS configuration of the server, with a certificate.
 pub(super) fn server_config(
     settings: &TlsSettings,
     certificate: Arc<dyn ResolvesServerCert>,
@@ -75,7 +77,7 @@ pub(super) fn server_config(
 
 type Handshake = BoxFuture<'static, Option<(TlsStream<TcpStream>, SocketAddr)>>;
 
-/// Accepts connections, and gives those whose handshake has succeeded. A caller that says nothing delays no other.
+/// Accepts connections, and returns those whose handshake has succeeded. A caller that sends nothing delays no other.
 pub(super) struct TlsListener {
     tcp: TcpListener,
     tls: TlsAcceptor,

@@ -1,8 +1,8 @@
-//! Flags that this program does not know by name, and whose names tell that they can do no harm. Cluster API's managers
-//! get such flags with every minor version, and what is written for all providers alike has them at once. They have no
-//! effect, and are told of as those in [`super::ignored`] are.
+//! Flags that this program does not know by name, but whose names show that they can do no harm. Cluster API's managers
+//! get such flags with every minor version, and configurations for all providers soon have them. They have no effect,
+//! and are logged like those in [`super::ignored`].
 //!
-//! Any other unknown flag is an error, and so is one that looks like a flag with an effect, written wrongly.
+//! Any other unknown flag is an error. So is a flag that looks like a misspelled flag with an effect.
 
 use super::ignored::{NO_LIMIT, NO_MIGRATION, NO_PROFILER, NO_WEBHOOKS, NO_WORKLOAD, OTHER_LOGS, is_ignored};
 use super::values;
@@ -10,14 +10,14 @@ use clap::error::ErrorKind;
 use clap::{Arg, Command, Error};
 use std::ffi::OsString;
 
-/// How names end whose value is a number, and why they have no effect.
+/// How the names of flags end whose value is a number, and why these flags have no effect.
 const NUMBERS: [(&str, &str); 3] = [
     ("-burst", NO_LIMIT),
     ("-concurrency", "no controller of this manager reconciles such objects"),
     ("-qps", NO_LIMIT),
 ];
 
-/// How names begin whose value may be anything, and why they have no effect.
+/// How the names of flags begin whose value may be anything, and why these flags have no effect.
 const TEXTS: [(&str, &str); 7] = [
     ("clustercache-", NO_WORKLOAD),
     ("log-json-", OTHER_LOGS),
@@ -28,19 +28,20 @@ const TEXTS: [(&str, &str); 7] = [
     ("webhook-", NO_WEBHOOKS),
 ];
 
-/// A name that differs by so many letters from that of a flag with an effect is taken for a mistake.
+/// An unknown name that differs by at most this many letters from the name of a flag with an effect counts as a
+/// misspelling.
 const MISTAKE: usize = 2;
 
-/// A command line, divided.
+/// A command line, divided into what clap parses and what is ignored.
 #[derive(Default)]
 pub(super) struct Divided {
-    /// What clap is to judge.
+    /// What clap parses.
     pub known: Vec<OsString>,
     /// The unknown flags that do no harm, each with the reason why it has no effect.
     pub ignored: Vec<(String, &'static str)>,
 }
 
-/// Takes the unknown flags that do no harm out of a command line, with their values.
+/// Removes the unknown flags that do no harm, with their values, from a command line.
 pub(super) fn divide(command: &mut Command, arguments: impl Iterator<Item = OsString>) -> Result<Divided, Error> {
     let names: Vec<String> = command.get_arguments().filter_map(Arg::get_long).map(str::to_owned).collect();
     let mut divided = Divided::default();
@@ -54,7 +55,7 @@ pub(super) fn divide(command: &mut Command, arguments: impl Iterator<Item = OsSt
             divided.known.push(argument);
             continue;
         };
-        // There are no arguments beside flags: what follows is the value, unless it is a flag itself.
+        // All arguments are flags. So what follows a flag is its value, unless it is a flag itself.
         let follows = |next: &OsString| !next.to_string_lossy().starts_with('-');
         let value = value.or_else(|| Some(arguments.next_if(follows)?.to_string_lossy().into_owned()));
         if family.is_number
@@ -89,12 +90,12 @@ impl Family {
     }
 }
 
-/// Whether it is one of the flags, or nearly one that has an effect.
+/// Whether the name is that of a flag, or nearly that of a flag with an effect.
 fn is_known(name: &str, names: &[String]) -> bool {
     names.iter().any(|known| known == name || (!is_ignored(known) && distance(known, name) <= MISTAKE))
 }
 
-/// How many letters have to be put in, left out or replaced to make one word of the other.
+/// How many letters have to be inserted, removed or replaced to turn one word into the other.
 fn distance(one: &str, other: &str) -> usize {
     let other: Vec<char> = other.chars().collect();
     let mut row: Vec<usize> = (0..=other.len()).collect();

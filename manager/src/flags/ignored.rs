@@ -1,13 +1,12 @@
-//! Flags of Cluster API's managers that have no effect here. They are accepted, so that what is written for all
-//! providers alike, such as by cluster-api-operator, need not be written differently for this one. Each is told of in
-//! the log.
+//! Flags of Cluster API's managers that have no effect here. They are accepted so that a configuration for all
+//! providers, such as that of cluster-api-operator, works for this one without a change. Each is reported in the log.
 
 use super::values;
 use clap::builder::ValueParser;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Args, Command, Error, FromArgMatches};
 
-/// What a value has to look like: a wrong one is refused although it would change nothing.
+/// The form of a value. A wrong value is refused although it would change nothing.
 #[derive(Clone, Copy)]
 enum Form {
     Address,
@@ -59,7 +58,7 @@ const IGNORED: [(&str, Form, &str); 24] = [
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ignored(pub Vec<(String, &'static str)>);
 
-/// Whether a flag is one of those.
+/// Whether a flag is one of those without effect.
 pub(super) fn is_ignored(flag: &str) -> bool {
     IGNORED.iter().any(|(name, ..)| *name == flag)
 }

@@ -18,8 +18,8 @@ fn any_subset_of_the_controllers_can_be_asked_for() {
     assert!(error.contains("--controllers") && error.contains("etcdadm-bootstrap"), "{error}");
 }
 
-/// The flags of the kubeadm bootstrap manager of Cluster API 1.12 to 1.14, with the values that its manifest and documentation
-/// have, and those that cluster-api-operator 0.20 passes.
+/// The flags of the kubeadm bootstrap manager of Cluster API 1.12 to 1.14, with the values that its manifest and
+/// documentation have, and those that cluster-api-operator 0.20 passes.
 const CLUSTER_API: &[&str] = &[
     "--bootstrap-token-ttl=15m",
     "--cluster-concurrency=10",
@@ -103,7 +103,7 @@ fn a_wrong_value_is_refused_with_the_flag_and_what_would_be_right(
     assert!(error.contains(flag) && error.contains(right), "{error}");
 }
 
-/// Flags of Cluster API 1.14's other managers, and such as a later one may have.
+/// Flags of Cluster API 1.14's other managers, and flags that a later version may have.
 #[test]
 fn unknown_flags_that_do_no_harm_are_accepted_by_their_families_and_told() {
     let unknown = [

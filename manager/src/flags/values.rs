@@ -1,4 +1,4 @@
-//! Values of flags in the forms that Go's flags and Cluster API's managers take.
+//! Values of flags in the forms that Go's flags and Cluster API's managers accept.
 
 use crate::diagnostics::TlsVersion;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -74,7 +74,7 @@ pub(super) fn feature_gates(text: &str) -> Result<String, String> {
     if valid { Ok(text.to_owned()) } else { Err("expected pairs such as Name=true,Other=false".to_owned()) }
 }
 
-/// Reads the name that Go has for a version of TLS. There is none before 1.2: those who ask for less get that.
+/// Reads Go's name of a version of TLS. This program has no version before 1.2, so an earlier one gives 1.2.
 pub(super) fn tls_version(text: &str) -> Result<TlsVersion, String> {
     match text {
         "VersionTLS10" | "VersionTLS11" | "VersionTLS12" => Ok(TlsVersion::V1_2),
@@ -83,7 +83,7 @@ pub(super) fn tls_version(text: &str) -> Result<TlsVersion, String> {
     }
 }
 
-/// Names of cipher suites. None: all that there are.
+/// Names of cipher suites. Empty: all available ones.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CipherSuites(pub Vec<String>);
 

@@ -1,19 +1,20 @@
-//! Who may hold the lease, and when it is lost. Only durations on this machine's own clock count: what another machine's
-//! clock says is not compared with ours.
+//! Who may hold the lease, and when it is lost. Only durations on this machine's clock count. Times from another
+//! machine's clock are never compared with ours.
 
 use k8s_openapi::api::coordination::v1::LeaseSpec;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// The times of a lease. A holder that cannot renew it ends in [`Times::renew_deadline`]; the rest of [`Times::duration`] is
-/// for the process to end in.
+/// The times of a lease. A holder that cannot renew it gives up after [`Times::renew_deadline`]. Its process has the
+/// rest of [`Times::duration`] to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Times {
     /// How long the lease stays with a holder that does not renew it, in whole seconds. Longer than `renew_deadline`.
     pub duration: Duration,
-    /// When a holder that could not renew it gives up. It renews it in half that time. Longer than `retry_period`.
+    /// When a holder that could not renew the lease gives up. It renews the lease after half of this time. Longer than
+    /// `retry_period`.
     pub renew_deadline: Duration,
-    /// How often others look, and the holder tries again after a failure.
+    /// How often other managers read the lease, and when the holder tries again after a failure.
     pub retry_period: Duration,
 }
 
@@ -34,15 +35,15 @@ pub(super) enum Turn {
         /// How often the lease has changed hands, this time included.
         transitions: i32,
     },
-    /// It is another's.
+    /// Another manager holds it.
     Wait {
-        /// Whose.
+        /// That manager.
         holder: String,
     },
 }
 
-/// Decides about a lease. `None`: there is none yet. `unchanged_for`: how long we have seen it as it is. `ours`: our own
-/// duration, for a lease that has none.
+/// Decides what to do about a lease. `None`: it does not exist yet. `unchanged_for`: for how long we have seen it
+/// without a change. `ours`: our own duration, for a lease that has none.
 pub(super) fn turn(lease: Option<&LeaseSpec>, us: &str, unchanged_for: Duration, ours: Duration) -> Turn {
     let Some(lease) = lease else { return Turn::Take { transitions: 0 } };
     let take = Turn::Take { transitions: lease.lease_transitions.unwrap_or(0).saturating_add(1) };
@@ -57,9 +58,10 @@ pub(super) fn turn(lease: Option<&LeaseSpec>, us: &str, unchanged_for: Duration,
     }
 }
 
-/// Renews what was renewed last at `renewed`, until it is lost; says why. `attempt` answers who else holds it, if not us.
+/// Renews the lease until it is lost, and returns the reason. It was last renewed at `renewed`. `attempt` returns the
+/// other manager that holds it, if any.
 ///
-/// Guarantee: it comes back at the latest [`Times::renew_deadline`] after the beginning of the last attempt that succeeded.
+/// Guarantee: it returns at the latest [`Times::renew_deadline`] after the beginning of the last successful attempt.
 pub(super) async fn renew(
     times: Times,
     mut renewed: Instant,
@@ -81,7 +83,7 @@ pub(super) async fn renew(
                 tracing::warn!(error = format!("{error:#}"), "the lease could not be renewed, trying again");
                 next = (Instant::now() + times.retry_period).min(deadline);
             }
-            // Also if this process has slept meanwhile.
+            // This includes a success that came too late, because this process was suspended meanwhile.
             Ok(Ok(None) | Err(_)) | Err(_) => {
                 return format!("it could not be renewed for {} s", renewed.elapsed().as_secs());
             }

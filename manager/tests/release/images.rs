@@ -1,4 +1,5 @@
-//! The images of a release: `hack/image.sh` makes what the OCI image specification asks for, and always the same.
+//! The images of a release: `hack/image.sh` follows the OCI image specification, and the same input always gives the
+//! same image.
 
 use crate::{output, repository};
 use flate2::read::GzDecoder;
@@ -12,7 +13,7 @@ use std::path::Path;
 use std::process::Command;
 
 const PROGRAM: &[u8] = b"a program";
-/// When it was made: the seconds since 1970.
+/// When the image was made, in seconds since 1970.
 const DATE: u64 = 1_700_000_000;
 const REFERENCE: &str = "registry.example.org:5000/manager:0.1.0";
 
@@ -49,7 +50,7 @@ fn digest(content: &[u8]) -> String {
     Sha256::digest(content).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// What a descriptor refers to: it has the size and the digest that are promised.
+/// The blob that a descriptor refers to. It has the size and the digest that the descriptor says.
 fn blob<'a>(files: &'a BTreeMap<String, Vec<u8>>, descriptor: &Value) -> &'a [u8] {
     let digest = descriptor["digest"].as_str().and_then(|digest| digest.strip_prefix("sha256:")).unwrap();
     let blob = &files[&format!("blobs/sha256/{digest}")];
@@ -109,7 +110,7 @@ fn an_image_is_read_from_its_index_to_the_program() {
     assert!(entries.next().is_none(), "something else is in the image");
 }
 
-/// For `docker load` of a Docker that does not read the layout.
+/// For `docker load` with a Docker that does not read the OCI layout.
 #[test]
 fn docker_is_led_to_the_same_blobs() {
     let directory = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! The krew manifest of the kubectl plugin: `hack/krew.sh` names what is there, with its checksum.
+//! The krew manifest of the kubectl plugin: `hack/krew.sh` lists the archives that exist, with their checksums.
 
 use crate::{output, repository};
 use serde_yaml::Value;
@@ -54,12 +54,12 @@ fn without_any_archive_it_says_so() {
     assert!(said.contains("there is no kubectl-etcdcluster-OS-ARCH.tar.gz"), "{said}");
 }
 
-/// Whoever publishes a release says where, and has the manifest beside the archives that it is about.
+/// If the release is given its homepage, the manifest is written beside the archives that it is about.
 #[test]
 fn a_release_that_is_to_be_published_has_it() {
     let directory = tempfile::tempdir().unwrap();
     let release = |homepage: &str| {
-        // Nothing is compiled: the archive is of an earlier run. Nothing is rendered.
+        // Nothing is compiled: the archive comes from an earlier run. Nothing is rendered.
         let mut script = Command::new(repository("hack/release.sh"));
         script.arg("--manifests").arg(directory.path()).env("KUBECTL", "echo").env("RELEASE_HOMEPAGE", homepage);
         output(script.env("SOURCE_DATE_EPOCH", "1700000000").env_remove("SIGNING_KEY"));

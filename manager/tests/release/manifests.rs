@@ -1,5 +1,5 @@
-//! What clusterctl needs of a release is there, and what a person can set is explained. The files themselves are rendered,
-//! and used with the real clusterctl, in the scenario `clusterctl::whole_life`.
+//! A release has what clusterctl needs, and everything that a person can set is explained. The scenario
+//! `clusterctl::whole_life` renders the files, and uses them with the real clusterctl.
 
 use crate::{output, read, repository};
 use clap::CommandFactory;
@@ -8,7 +8,7 @@ use serde_yaml::Value;
 use std::collections::BTreeSet;
 use std::process::Command;
 
-/// The templates of a release. Their documents have variables, which a YAML parser would not take.
+/// The templates of a release. Their documents have variables, which a YAML parser would not accept.
 const TEMPLATES: [&str; 4] = [
     "config/release/cluster-template.yaml",
     "examples/docker/cluster-template.yaml",
@@ -21,7 +21,7 @@ fn parse(name: &str) -> Value {
     serde_yaml::from_str(&read(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
-/// What stands in the `${...}` of a text.
+/// The content of each `${...}` of a text.
 fn variables(text: &str) -> Vec<&str> {
     text.split("${").skip(1).filter_map(|rest| rest.split('}').next()).collect()
 }
@@ -60,7 +60,7 @@ fn clusterctl_finds_every_crd_and_its_versions() {
             let versions: BTreeSet<&str> = labels[contract].as_str().expect(contract).split('_').collect();
             assert_eq!(versions, served, "{file}: {contract}");
         }
-        // It is how Cluster API names CRDs, and looks for them.
+        // Cluster API names CRDs in this way, and looks for them by these names.
         let names = &crd["spec"]["names"];
         let plural = format!("{}s", names["kind"].as_str().unwrap().to_lowercase());
         assert_eq!(names["plural"], plural.as_str(), "{file}");
@@ -79,7 +79,7 @@ fn every_variable_is_explained_and_no_other() {
     assert_eq!(rows.collect::<BTreeSet<&str>>(), used);
 }
 
-/// Without defaults nobody could install it at once. clusterctl takes an empty default for none.
+/// Without defaults, it could not be installed without further settings. clusterctl treats an empty default as none.
 #[test]
 fn every_variable_of_the_components_has_a_default() {
     let text = read(COMPONENTS);
@@ -105,7 +105,7 @@ fn the_templates_agree() {
     }
 }
 
-/// So that an image of a release runs as soon as it is loaded, without a registry.
+/// This way, an image of a release runs as soon as it is loaded, without a registry.
 #[test]
 fn the_image_has_the_name_that_the_components_look_for() {
     let (released, installed) = (parse(COMPONENTS), parse("config/default/kustomization.yaml"));
@@ -130,7 +130,7 @@ fn the_operators_sample_is_for_this_version() {
     );
     let image = container["imageUrl"].as_str().unwrap();
     assert!(image.ends_with(&format!("/cluster-api-provider-etcdadm:{}", env!("CARGO_PKG_VERSION"))), "{image}");
-    // What docs/install.md has people do, as far as the sample depends on it.
+    // What docs/install.md tells people to do, as far as the sample depends on it.
     let documentation = read("docs/install.md");
     let (namespace, label) =
         (&provider["metadata"]["namespace"], &provider["spec"]["fetchConfig"]["selector"]["matchLabels"]);
@@ -139,7 +139,7 @@ fn the_operators_sample_is_for_this_version() {
     assert!(documentation.contains(&format!("kubectl -n {namespace} label configmap {version} {label}")));
 }
 
-/// Nothing is rendered here: it is about which files there are.
+/// Nothing is rendered here: only the names of the files matter.
 #[test]
 fn every_file_that_is_written_is_explained() {
     let directory = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! What the programs of a release are made of: `hack/sbom.sh` names every crate that is linked in, and no other, and the
-//! C library.
+//! What the programs of a release are made of: `hack/sbom.sh` names every crate that is linked in, no other crate, and
+//! the C library.
 
 use crate::{output, repository};
 use rstest::rstest;
@@ -7,8 +7,8 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
-/// cargo's own graph of the workspace. Its features are those of all members and their tests together, so that it has more
-/// crates than one program.
+/// cargo's own graph of the workspace. It has the features of all members and their tests together, and so more crates
+/// than a single program.
 struct Graph {
     packages: BTreeMap<String, Value>,
     nodes: BTreeMap<String, Value>,
@@ -35,7 +35,7 @@ impl Graph {
         list(&self.packages[id]["targets"]).iter().any(|target| list(&target["kind"]).contains(&"proc-macro".into()))
     }
 
-    /// What a package links in: whatever it may, or only what it cannot do without.
+    /// The packages that a package links in: all that are possible, or only those that it requires.
     fn links(&self, id: &str, required: bool) -> BTreeSet<String> {
         let kinds = |dependency: &Value| list(&dependency["dep_kinds"]).to_vec();
         let dependencies = list(&self.nodes[id]["deps"]).iter().filter(|dependency| {
@@ -68,7 +68,7 @@ impl Graph {
         found
     }
 
-    /// As the bill names a package.
+    /// A package as the bill of materials names it.
     fn reference(&self, id: &str) -> String {
         let package = &self.packages[id];
         format!("{}@{}", package["name"].as_str().unwrap(), package["version"].as_str().unwrap())
@@ -79,7 +79,8 @@ fn list(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 
-/// For this computer's architecture: that of another one takes a compiler that may not be there.
+/// The bill of materials for this computer's architecture. Another architecture needs a compiler that may not be
+/// installed.
 fn bill(program: &str) -> Value {
     let architecture = match std::env::consts::ARCH {
         "aarch64" => "arm64",
@@ -105,14 +106,15 @@ fn every_crate_that_is_linked_in_and_no_other(#[case] program: &str, #[case] som
     // The libraries below all crates.
     named.retain(|reference| !reference.starts_with("rust-std@") && !reference.starts_with("glibc@"));
 
-    // Nothing that only tests, macros or build scripts need.
+    // The bill has nothing that only tests, macros or build scripts need.
     let root = graph.named(program);
     let reachable = graph.reachable(&root);
     let by_reference: BTreeMap<String, &String> = reachable.iter().map(|id| (graph.reference(id), id)).collect();
     let invented: Vec<_> = named.iter().filter(|reference| !by_reference.contains_key(**reference)).collect();
     assert!(invented.is_empty(), "not linked in: {invented:?}");
 
-    // What a crate cannot do without is there with it. What is optional shows in a few that are surely there.
+    // The bill has what its crates require. A few crates that are certainly linked in show that it has optional ones
+    // too.
     for id in named.iter().map(|reference| by_reference[*reference]).chain([&root]) {
         for needed in graph.links(id, true) {
             let reference = graph.reference(&needed);
@@ -124,7 +126,7 @@ fn every_crate_that_is_linked_in_and_no_other(#[case] program: &str, #[case] som
     }
 }
 
-/// It is the one of this computer's compiler, by what its headers say.
+/// It is that of this computer's compiler, according to the compiler's headers.
 #[test]
 fn the_c_library_of_the_manager_is_named() {
     let is_glibc = |component: &&Value| component["name"] == "glibc";
@@ -136,7 +138,7 @@ fn the_c_library_of_the_manager_is_named() {
     let macros = String::from_utf8(output(&mut compiler)).unwrap();
     let number = |name: &str| macros.lines().find_map(|line| line.strip_prefix(name)).expect("a macro of glibc");
     assert_eq!(version, format!("{}.{}", number("#define __GLIBC__ "), number("#define __GLIBC_MINOR__ ")));
-    // Distributions mend theirs without another version: what it says of itself tells which one it is.
+    // Distributions patch the library without changing its version. Its own description says which build it is.
     let said = glibc["description"].as_str().unwrap();
     assert!(said.starts_with("GNU C Library (") && said.ends_with(&format!(" version {version}")), "{said}");
     assert_eq!(glibc["cpe"], format!("cpe:2.3:a:gnu:glibc:{version}:*:*:*:*:*:*:*"));
@@ -156,7 +158,7 @@ fn the_form_is_that_of_cyclone_dx() {
     assert_eq!(bill["metadata"]["component"]["name"], "etcdadm");
     for component in list(&bill["components"]) {
         assert!(component["licenses"][0]["expression"].as_str().is_some_and(|text| !text.contains('/')), "{component}");
-        // From a registry, and so with a checksum; or ours, or Rust's own.
+        // It comes from a registry and has a checksum, or it is ours or Rust's own.
         let checksum = component["hashes"][0]["content"].as_str();
         assert_eq!(checksum.is_some_and(|sum| sum.len() == 64), component["purl"].is_string(), "{component}");
         let name = component["name"].as_str().unwrap();

@@ -1,4 +1,4 @@
-//! The signature of a release: whoever verifies it as the documentation says notices every change.
+//! The signature of a release: a verification as the documentation describes it notices every change.
 
 use crate::{output, read, repository};
 use std::fs;
@@ -8,7 +8,8 @@ use std::process::{Command, Output};
 /// The private key, as docs/install.md calls it.
 const KEY: &str = "release-key.pem";
 
-/// What docs/install.md has people type, one command a line: those lines of a block that begin with these words.
+/// What docs/install.md tells people to type, one command in each line: those lines of a block that begin with these
+/// words.
 fn documented(beginnings: &[&str]) -> Vec<String> {
     let documentation = read("docs/install.md");
     let blocks = documentation.split("```").skip(1).step_by(2).flat_map(str::lines);
@@ -20,7 +21,7 @@ fn documented(beginnings: &[&str]) -> Vec<String> {
     lines
 }
 
-/// Runs the lines one after the other, and ends with the first that fails.
+/// Runs the lines one after the other, and ends with the first line that fails.
 fn typed(directory: &Path, lines: &[String]) -> Output {
     Command::new("sh").args(["-e", "-c", &lines.join("\n")]).current_dir(directory).output().unwrap()
 }
@@ -34,7 +35,7 @@ fn is_genuine(directory: &Path) -> bool {
     typed(directory, &documented(&["openssl dgst ", "sha256sum --check "])).status.success()
 }
 
-/// `hack/release.sh`, but for what takes long: programs are not built, and nothing is rendered.
+/// `hack/release.sh` without what takes long: programs are not built, and nothing is rendered.
 fn release(directory: &Path) -> Command {
     let mut script = Command::new(repository("hack/release.sh"));
     script.arg("--manifests").arg(directory.join("release")).env("KUBECTL", "echo");

@@ -1,4 +1,5 @@
-//! Writes what follows from the types of the API: the CustomResourceDefinitions, one file each, and the reference for people.
+//! Writes files that are generated from the types of the API: the CustomResourceDefinitions, one in each file, and the
+//! reference for people.
 //!
 //! `generate-crds [FOLDER [PAGE]]`
 

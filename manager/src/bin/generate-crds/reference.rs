@@ -51,7 +51,8 @@ pub fn page(crds: &[CustomResourceDefinition]) -> Result<String, Box<dyn std::er
     Ok(page)
 }
 
-/// A row for each field below a schema; `place` is where it stands, `above` how the field's path begins.
+/// A row for each field below a schema. `place` is the path of the schema from the kind on, and `above` is how the
+/// field's path in the table begins.
 fn rows(schema: &JSONSchemaProps, place: &str, above: &str) -> Vec<String> {
     let required = schema.required.clone().unwrap_or_default();
     let mut rows = Vec::new();
@@ -68,7 +69,7 @@ fn rows(schema: &JSONSchemaProps, place: &str, above: &str) -> Vec<String> {
     rows
 }
 
-/// The rows of what is inside of a field.
+/// The rows of the fields inside a field.
 fn below(field: &JSONSchemaProps, place: &str, path: &str) -> Vec<String> {
     let mut rows = rows(field, place, &format!("{path}."));
     if let Some(items) = items(field) {
@@ -85,7 +86,7 @@ fn inner(schema: &Value) -> Option<JSONSchemaProps> {
     serde_json::from_value(schema.clone()).ok()
 }
 
-/// Its type in a word or two, and what a value may be.
+/// The type of a field in a word or two, and what a value may be.
 fn kind_of(field: &JSONSchemaProps) -> String {
     let value = serde_json::to_value(field).unwrap_or_default();
     let of = |schema: &Value| inner(schema).map_or_else(|| "any".to_owned(), |schema| kind_of(&schema));
@@ -111,7 +112,7 @@ fn quoted(value: &Value) -> String {
     format!("`{}`", value.as_str().map_or_else(|| value.to_string(), str::to_owned))
 }
 
-/// Its description, and the rules about it.
+/// The description of a field, and its rules.
 fn described(field: &JSONSchemaProps, elsewhere: Option<&str>) -> String {
     let mut said = text(field.description.as_deref().unwrap_or_default());
     if let Some(elsewhere) = elsewhere {
@@ -129,7 +130,7 @@ fn rules(field: &JSONSchemaProps) -> Vec<String> {
     rules.filter_map(|rule| rule.message.as_deref()).map(text).collect()
 }
 
-/// In one line, as a table's cell takes it.
+/// The text in one line, for a cell of a table.
 fn text(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ").replace('|', "\\|").replace('<', "\\<")
 }
