@@ -11,7 +11,7 @@ use serde_json::Value;
 /// Field manager of what scenarios apply.
 pub const FIELD_MANAGER: &str = "e2e";
 
-/// Applies every document of `yaml` in its order, and gives the objects as the server has them then.
+/// Applies every document of `yaml` in order, and returns the objects as the server then has them.
 ///
 /// Namespaced objects that name no namespace go to `default`.
 ///
@@ -36,10 +36,10 @@ pub async fn apply_object(client: &Client, object: &Value) -> Result<DynamicObje
     api.patch(&name, &params, &Patch::Apply(object)).await.with_context(|| format!("apply {}", describe(object)))
 }
 
-/// The interface for `object`'s kind and namespace, and its name.
+/// The API of `object`'s kind and namespace, and its name.
 ///
 /// # Errors
-/// When it lacks `apiVersion`, `kind` or `metadata.name`, or the server does not know the kind.
+/// When `object` lacks `apiVersion`, `kind` or `metadata.name`, or the server does not know the kind.
 pub async fn api_for(client: &Client, object: &Value) -> Result<(Api<DynamicObject>, String)> {
     let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str);
     let api_version = text("/apiVersion").with_context(|| format!("{}: no apiVersion", describe(object)))?;

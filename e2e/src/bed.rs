@@ -43,24 +43,24 @@ pub use observed::ObservedServers;
 pub use second::SecondPlane;
 pub use states::{States, never_ready_again};
 
-/// Ports of the managers' admin servers: the first manager's, the second's.
+/// Ports of the managers' admin servers, by the manager's index.
 pub(crate) const ADMIN_PORTS: [u16; 2] = [9700, 9701];
-/// Where managers that want the lease look for it.
+/// The flag that says where managers with leader election keep their lease.
 const LEASE: &str = "--leader-election-namespace=default";
-/// How long a manager may take to end when it is asked to: it finishes what it has begun.
+/// How long a manager may take to end after it is asked to. It finishes the work that it has begun.
 const ENDS: Duration = Duration::from_secs(30);
 
 /// A world in which clusters can be made.
 pub struct Bed {
-    // First of all: it should not see the rest go.
+    // Fields are dropped in this order. The observation is first, so that it does not see the other parts end.
     observed: Option<Observation>,
-    // Then managers: when the bed is dropped, nobody should miss the API server.
+    // The managers are next, so that no manager loses its API server when the bed is dropped.
     managers: [Option<Process>; 2],
     local_infrastructure: Process,
     frozen: Option<Frozen>,
     /// The management plane.
     pub plane: Plane,
-    /// The machines, to do to them what happens to machines.
+    /// The machines, on which scenarios make faults.
     pub machines: Machines,
     world: World,
     /// How long the start took.
@@ -78,8 +78,8 @@ impl Bed {
         Ok(bed)
     }
 
-    /// The same with [simulated](crate::simulated) machines, for many clusters. What can be done to [`Bed::machines`] cannot
-    /// be done to them.
+    /// Like `Bed::start`, with [simulated](crate::simulated) machines, for many clusters. The faults of
+    /// [`Bed::machines`] do not work on them.
     ///
     /// # Errors
     /// When a part does not start; the error names its log.
@@ -102,7 +102,7 @@ impl Bed {
         Ok(bed)
     }
 
-    /// With machines of namespaces, and without a manager of ours.
+    /// Starts a bed with machines made of kernel namespaces, and without a manager of ours.
     ///
     /// # Errors
     /// When a part does not start.
@@ -110,8 +110,8 @@ impl Bed {
         Self::of_namespaces(world, Product::present()?).await
     }
 
-    /// Everything of this project as it was: CRDs, policies, etcdadm on the machines, and its manager, number 0, which
-    /// holds the lease. What an upgrade starts from.
+    /// Starts a bed with an earlier state of this project, which is what an upgrade starts from: its CRDs, its
+    /// policies, its etcdadm on the machines, and its manager as manager 0, which holds the lease.
     ///
     /// # Errors
     /// When a part does not start; the error names its log.
@@ -123,13 +123,13 @@ impl Bed {
         Ok(bed)
     }
 
-    /// With machines of namespaces, without a manager.
+    /// Starts a bed with machines made of kernel namespaces, and without a manager.
     async fn of_namespaces(world: &World, product: Product) -> Result<Self> {
         let image = images::machine_image_with(world, &product.programs.join("etcdadm"))?;
         Self::with(world, product, |plane| local_infrastructure(world, plane, &image)).await
     }
 
-    /// A plane, and the controllers of LocalCluster and LocalMachine that this command starts.
+    /// Starts a plane, and the infrastructure's controllers with the command that `infrastructure` returns.
     async fn with(
         world: &World,
         product: Product,
@@ -137,7 +137,7 @@ impl Bed {
     ) -> Result<Self> {
         let begun = Instant::now();
         let machines = Machines::open(world.state("machines")?);
-        // They outlive whoever made them: an earlier bed of this world.
+        // Machines outlive the bed that made them: remove those of an earlier bed of this world.
         for machine in machines.list()? {
             machine.destroy()?;
         }
@@ -159,22 +159,22 @@ impl Bed {
         })
     }
 
-    /// Which simulated machines are frozen; nothing where machines are of namespaces.
+    /// The record of which simulated machines are frozen. `None` if the machines are made of kernel namespaces.
     #[must_use]
     pub fn frozen(&self) -> Option<&Frozen> {
         self.frozen.as_ref()
     }
 
-    /// A client for the person in front of the bed.
+    /// A client of the management plane that acts as a person.
     #[must_use]
     pub fn client(&self) -> Client {
         self.plane.client()
     }
 
-    /// The machines of these names, in this order.
+    /// The machines with these names, in this order.
     ///
     /// # Errors
-    /// When one is not there.
+    /// When one does not exist.
     pub fn machines_of<'n>(
         &self,
         namespace: &str,
@@ -183,13 +183,14 @@ impl Bed {
         names.into_iter().map(|name| anyhow::Ok(self.machines.get(namespace, name)?)).collect()
     }
 
-    /// The world that it is in.
+    /// The world that the bed is in.
     #[must_use]
     pub fn world(&self) -> &World {
         &self.world
     }
 
-    /// Starts manager `index` (0 or 1) without a lease, and waits until it is ready. Two may run at once.
+    /// Starts manager `index` (0 or 1) without leader election, and waits until it is ready. Both managers may run at
+    /// the same time.
     ///
     /// # Errors
     /// When it ends or does not become ready.
@@ -197,7 +198,8 @@ impl Bed {
         self.start_manager_as(index, users::PROVIDER, &[]).await
     }
 
-    /// The same as another user and with further flags: one of several managers that share the clusters.
+    /// Like [`Bed::start_manager`], as another user and with further flags: for one of several managers that share the
+    /// clusters.
     ///
     /// # Errors
     /// As [`Bed::start_manager`], and when there is no such user.
@@ -207,7 +209,8 @@ impl Bed {
         self.run_manager(index, command.arg("--leader-elect=false").args(flags)).await
     }
 
-    /// The same for one that works when it holds the lease, which it may have to wait for. It is ready before.
+    /// Like [`Bed::start_manager`], with leader election. The manager is ready before it holds the lease, and works
+    /// only once it holds it.
     ///
     /// # Errors
     /// As [`Bed::start_manager`].
@@ -223,7 +226,7 @@ impl Bed {
         Ok(())
     }
 
-    /// The command of manager `index`, for those who want other flags.
+    /// The command of manager `index`, for scenarios that add flags.
     ///
     /// # Errors
     /// When the program has not been built.
@@ -258,10 +261,10 @@ impl Bed {
         Ok(())
     }
 
-    /// Asks a manager to end, as an upgrade does, and waits until it has: it gives its lease back.
+    /// Asks a manager to end, as an upgrade does, and waits until it has ended. The manager releases its lease.
     ///
     /// # Errors
-    /// When it was not started, or does not end in good order.
+    /// When it was not started, or does not end cleanly.
     pub async fn end_manager(&mut self, index: usize) -> Result<()> {
         let ended = self.manager(index)?.terminate(ENDS).await?;
         ensure!(ended.success(), "manager {index} ended with {ended}");
@@ -283,7 +286,8 @@ impl Bed {
     }
 }
 
-/// The command of the controllers of LocalCluster and LocalMachine. Those of several planes have the same machines.
+/// The command of the controllers of LocalCluster and LocalMachine. The controllers of several planes share the
+/// machines.
 fn local_infrastructure(world: &World, plane: &Plane, image: &Path) -> Result<Command> {
     let program = programs()?.join("local-infrastructure");
     Ok(Command::new("local-infrastructure", program, world.logs())
@@ -322,15 +326,15 @@ pub(crate) async fn ready(process: &mut Process, port: u16) -> Result<()> {
 /// What a program in this world serves on a port of loopback, over IPv4.
 ///
 /// # Errors
-/// When it does not answer, or not with 200.
+/// When it does not answer with 200.
 pub async fn get(port: u16, path: &str) -> Result<String> {
     get_from(SocketAddr::from((Ipv4Addr::LOCALHOST, port)), path).await
 }
 
-/// The same at any address.
+/// What a program serves at any address.
 ///
 /// # Errors
-/// When it does not answer, or not with 200.
+/// When it does not answer with 200.
 pub async fn get_from(address: SocketAddr, path: &str) -> Result<String> {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     let mut stream = tokio::net::TcpStream::connect(address).await?;

@@ -1,4 +1,5 @@
-//! Measurements, as a program (`make bench`) and never as tests: each figure beside its goal and the closest peer's.
+//! Measurements, as a program (`make bench`) and never as tests. Each figure stands beside its goal and the closest
+//! peer's figure.
 
 mod bare;
 mod clusters;
@@ -20,18 +21,18 @@ use table::Table;
 
 pub use clusters::clusters;
 
-/// How long a bring-up may take before the measurement is given up.
+/// How long a bring-up may take before the measurement gives up.
 const PATIENCE: Duration = Duration::from_secs(180);
 
-/// Measures everything and prints a table. `rounds`: bring-ups of each kind; the median counts.
+/// Measures everything and prints a table. `rounds` is the number of bring-ups of each kind; the median counts.
 ///
 /// # Errors
-/// If something that is to be measured does not come up.
+/// If a cluster or a machine that is to be measured does not come up.
 pub async fn run(world: &World, rounds: usize) -> Result<()> {
     let mut table = Table::default();
     let mut bed = Bed::start(world).await?;
     eprintln!("management plane ready after {:.1} s", bed.started_in.as_secs_f32());
-    // The first bring-up of a plane pays for things that later ones find done.
+    // The first bring-up of a plane takes longer: it does some things that later ones find done.
     bring_up(&bed, "warm-up").await?;
     bring_ups(&bed, rounds, &mut table).await?;
     rollout::measure(&bed, rounds, &mut table).await?;
@@ -45,7 +46,7 @@ pub async fn run(world: &World, rounds: usize) -> Result<()> {
 /// Measures only what one reconcile costs beside 10, 100 and 1,000 clusters, and prints a table.
 ///
 /// # Errors
-/// If something that is to be measured does not come up, or one costs more for the other clusters.
+/// If the measured cluster does not come up, or a reconcile costs more because of the other clusters.
 pub async fn reconciles(world: &World) -> Result<()> {
     let mut table = Table::default();
     let mut bed = Bed::start(world).await?;
@@ -54,7 +55,7 @@ pub async fn reconciles(world: &World) -> Result<()> {
     growth.check()
 }
 
-/// Our bring-up, and the same three machines by scripts, in turns so that all see the same computer.
+/// Our bring-up, and the same three machines by scripts. They take turns, so that all run under the same conditions.
 async fn bring_ups(bed: &Bed, rounds: usize, table: &mut Table) -> Result<()> {
     let (mut ours, mut by_hand, mut machines, mut together) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for round in 0..rounds {
@@ -83,7 +84,7 @@ async fn bring_ups(bed: &Bed, rounds: usize, table: &mut Table) -> Result<()> {
     Ok(())
 }
 
-/// One bring-up of ours, in a namespace of its own, which is left as it is.
+/// Brings up one cluster in a namespace of its own, and leaves it there.
 async fn bring_up(bed: &Bed, namespace: &str) -> Result<Duration> {
     let client = bed.client();
     ClusterHandle::make_namespace(&client, namespace).await?;

@@ -1,11 +1,11 @@
-//! Things that are expensive to make, kept outside the checkout between runs.
+//! A cache for things that take long to make. It is outside the checkout and stays between runs.
 
 use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-/// Where this project keeps what it can make again: `${XDG_CACHE_HOME:-~/.cache}/cluster-api-provider-etcdadm`.
+/// The cache of this project: `${XDG_CACHE_HOME:-~/.cache}/cluster-api-provider-etcdadm`.
 ///
 /// # Errors
 /// When neither `XDG_CACHE_HOME` nor `HOME` says where that is.
@@ -19,15 +19,16 @@ pub fn root() -> Result<PathBuf> {
     Ok(base.join("cluster-api-provider-etcdadm"))
 }
 
-/// A hash as it is written.
+/// A hash in hexadecimal.
 pub(crate) fn hexadecimal(hash: &[u8]) -> String {
     hash.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Gives the directory `final_path`, made by `fill` in a temporary directory beside it if it is not there yet.
+/// Makes sure that the directory `final_path` exists. If it does not, `fill` makes it in a temporary directory beside
+/// it.
 ///
-/// The directory appears whole or not at all, so an interrupted run leaves nothing that looks finished. Two runs at once
-/// take turns (`waiting` is called once when this one has to wait), and the second finds the first one's result.
+/// The directory appears whole or not at all, so an interrupted run leaves nothing that looks finished. Two runs at
+/// once take turns, and the second finds the first one's result. A run that has to wait calls `waiting` once.
 ///
 /// # Errors
 /// When the cache cannot be written, or `fill` fails.
@@ -42,7 +43,7 @@ pub fn directory(final_path: &Path, waiting: impl FnOnce(), fill: impl FnOnce(&P
     if final_path.is_dir() {
         return Ok(());
     }
-    // Whatever is there was left by a run that was interrupted: its owner would hold the lock.
+    // An interrupted run has left this: a running one would hold the lock.
     let temporary = parent.join(format!("{name}.partial"));
     if temporary.exists() {
         fs::remove_dir_all(&temporary).with_context(|| format!("remove {}", temporary.display()))?;
@@ -52,7 +53,7 @@ pub fn directory(final_path: &Path, waiting: impl FnOnce(), fill: impl FnOnce(&P
     fs::rename(&temporary, final_path).with_context(|| format!("rename to {}", final_path.display()))
 }
 
-/// Locks `path` until the answer is dropped, or the process ends in whatever way.
+/// Locks `path` until the returned file is dropped, or the process ends in any way.
 fn lock(path: &Path, waiting: impl FnOnce()) -> Result<File> {
     let file = File::create(path).with_context(|| format!("create {}", path.display()))?;
     match file.try_lock() {

@@ -1,8 +1,8 @@
 //! clusterctl, with a local repository that has a release of this checkout.
 //!
-//! Two things stand in for what has no part in it: a core provider that is nothing but a namespace, because Cluster
-//! API's managers run as processes of the bed, and the two kinds of cert-manager that clusterctl makes an object of to
-//! see whether it is there.
+//! Two parts are replaced by stubs. The core provider is only a namespace, because Cluster API's managers run as
+//! processes of the bed. Of cert-manager there are only the two kinds of which clusterctl creates an object to check
+//! whether cert-manager is installed.
 
 use crate::apply::{apply, documents};
 use crate::bed::repository;
@@ -20,11 +20,11 @@ use std::process::Command;
 use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_secs(120);
-/// What `hack/release.sh --manifests` writes: metadata, components twice, the operator's sample, four templates and the
-/// checksums.
+/// How many files `hack/release.sh --manifests` writes: metadata, components twice, the operator's sample, four
+/// templates and the checksums.
 const FILES: usize = 9;
 
-/// Value of every variable of the templates that has no default, but for those that are arguments of clusterctl.
+/// The value of every variable of the templates that has no default, except those that are arguments of clusterctl.
 const VARIABLES: [(&str, &str); 12] = [
     // Kinds for the template for any infrastructure.
     ("INFRASTRUCTURE_CLUSTER_KIND", "DevCluster"),
@@ -51,7 +51,7 @@ pub struct Setup {
 }
 
 impl Setup {
-    /// One in a directory of the world's memory, with nothing in its repository yet.
+    /// A setup in a directory of the world's memory. Its repository is empty.
     ///
     /// # Errors
     /// When [`Clusterctl::ensure`] has not built it outside.
@@ -72,7 +72,7 @@ impl Setup {
         self.clusterctl.program()
     }
 
-    /// The repository as clusterctl wants a local one: `PROVIDER/VERSION/FILE`.
+    /// The repository in the layout that clusterctl requires of a local one: `PROVIDER/VERSION/FILE`.
     #[must_use]
     pub fn directory(&self) -> &Path {
         &self.directory
@@ -100,7 +100,7 @@ impl Setup {
         self.directory.join("cluster-api").join(self.clusterctl.version())
     }
 
-    /// Writes the configuration: where the providers are, and what a person has set besides.
+    /// Writes the configuration: where the providers are, and what else a person would set.
     ///
     /// # Errors
     /// When it cannot be written.
@@ -113,10 +113,10 @@ impl Setup {
         Ok(fs::write(self.configuration(), configuration.to_string())?)
     }
 
-    /// Writes the files of a release twice, with the same bytes, and the stand-in for the core provider.
+    /// Writes the files of a release twice, to show that they are the same, and the stub of the core provider.
     ///
     /// # Errors
-    /// When they cannot be written, or differ.
+    /// When they cannot be written, or the two differ.
     pub async fn release(&self) -> Result<()> {
         let again = self.directory.join("again");
         for directory in [&self.released(), &again] {
@@ -145,10 +145,10 @@ impl Setup {
         Ok(fs::write(core.join("metadata.yaml"), metadata.to_string())?)
     }
 
-    /// Runs clusterctl on a management cluster, and gives what it prints.
+    /// Runs clusterctl on a management cluster, and returns what it prints.
     ///
     /// # Errors
-    /// When it fails; the error tells what it said.
+    /// When it fails. The error has its output.
     pub async fn run(&self, kubeconfig: &Path, arguments: &[&str]) -> Result<String> {
         let mut command = self.command(arguments, &self.configuration());
         command.arg("--kubeconfig").arg(kubeconfig);
@@ -163,10 +163,11 @@ impl Setup {
         command
     }
 
-    /// What clusterctl makes of a template of the release, with arguments besides, for a Cluster called `demo`.
+    /// What clusterctl makes of a template of the release for a Cluster called `demo`. `further` are additional
+    /// arguments.
     ///
     /// # Errors
-    /// When it refuses; the error tells what it said.
+    /// When clusterctl refuses. The error has its output.
     pub async fn generate(&self, kubeconfig: &Path, template: &str, further: &[&str]) -> Result<String> {
         let mut command = self.command(&["generate", "cluster", "demo"], &self.configuration());
         command.arg("--kubeconfig").arg(kubeconfig).arg("--from").arg(self.released().join(template));
@@ -174,10 +175,10 @@ impl Setup {
         output_of(command).await
     }
 
-    /// What clusterctl would install where the provider's `url` names this file of the release.
+    /// What clusterctl would install if the provider's `url` named this file of the release.
     ///
     /// # Errors
-    /// When it refuses; the error tells what it said.
+    /// When clusterctl refuses. The error has its output.
     pub async fn components(&self, file: &str) -> Result<Vec<Value>> {
         let configuration = self.directory.join("components.yaml");
         let etcdadm = provider("etcdadm", "BootstrapProvider", &self.released().join(file));
@@ -186,8 +187,8 @@ impl Setup {
         documents(&output_of(self.command(&["generate", "provider", "--bootstrap", &version], &configuration)).await?)
     }
 
-    /// Installs the release in a management cluster, and the core provider where there is none. `client`: a client for
-    /// the same management cluster; `further`: arguments.
+    /// Installs the release in a management cluster, and the core provider if there is none. `client` is a client of
+    /// the same management cluster, and `further` are additional arguments.
     ///
     /// # Errors
     /// When clusterctl refuses.
@@ -204,13 +205,13 @@ impl Setup {
     }
 }
 
-/// A provider, as the configuration names it: `components` is the file that it is installed from.
+/// A provider in the form of the configuration. It is installed from the file `components`.
 fn provider(name: &str, type_: &str, components: &Path) -> Value {
     json!({"name": name, "type": type_, "url": format!("file://{}", components.display())})
 }
 
-/// A template with its variables replaced as clusterctl does, `${NAME}` or `${NAME:=default}`. The Cluster is called
-/// `demo` and has Kubernetes 1.36.3.
+/// A template with its variables replaced as clusterctl does it: `${NAME}` or `${NAME:=default}`. The Cluster is called
+/// `demo`, and its Kubernetes version is 1.36.3.
 ///
 /// # Errors
 /// When a variable has neither a value nor a default.
@@ -230,7 +231,7 @@ pub fn substituted(text: &str) -> Result<String> {
     Ok(result)
 }
 
-/// Makes a management cluster have cert-manager, as far as clusterctl asks for it.
+/// Adds to a management cluster what clusterctl requires of cert-manager.
 ///
 /// # Errors
 /// When its kinds are refused, or not served in time.

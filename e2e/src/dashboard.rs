@@ -1,5 +1,5 @@
-//! A page with the panels of a dashboard of Grafana, drawn from what Prometheus answers: to be looked at where there is
-//! no Grafana.
+//! A page with the panels of a Grafana dashboard, drawn from Prometheus' answers. It shows what the dashboard looks
+//! like without Grafana.
 
 mod answers;
 
@@ -8,7 +8,7 @@ pub use answers::{Labels, Series, ask};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-/// Size of a drawing, which the page stretches.
+/// Size of a drawing. The page stretches it.
 const WIDTH: f64 = 400.0;
 const HEIGHT: f64 = 120.0;
 const STYLE: &str = "\
@@ -19,11 +19,11 @@ h2 { font-size: 12px } small { color: #666; font-weight: normal } b { display: b
 svg { width: 100%; height: 120px; background: #fafafa } polyline { fill: none; stroke-width: 2 }
 ul { columns: 2; list-style: none; padding: 0; font-size: 10px } th { text-align: left } td { padding-right: 8px }";
 
-/// A series, and what the panel calls it.
+/// A series, and its name in the panel.
 type Line<'a> = (String, &'a Series);
 
-/// Every panel at its place in the grid, with its title and what its queries were answered, in its unit: `answers` has
-/// one answer for each query, in the order of the panels. Stats and tables show what was answered last.
+/// Every panel at its place in the grid, with its title and the answers to its queries in its unit. `answers` has one
+/// answer for each query, in the order of the panels. Stats and tables show the last value.
 #[must_use]
 pub fn page(dashboard: &Value, answers: &[Vec<Series>]) -> String {
     let times = answers.iter().flatten().flat_map(|series| &series.points).map(|(time, _)| *time);
@@ -64,7 +64,7 @@ pub fn page(dashboard: &Value, answers: &[Vec<Series>]) -> String {
     )
 }
 
-/// One number.
+/// The panel of a single number.
 fn stat(field: &Value, unit: &str, lines: &[Line<'_>], end: f64) -> String {
     let Some(value) = lines.first().and_then(|(_, series)| series.at_end(end)) else { return nothing() };
     let steps = field["thresholds"]["steps"].as_array().into_iter().flatten();
@@ -73,7 +73,7 @@ fn stat(field: &Value, unit: &str, lines: &[Line<'_>], end: f64) -> String {
     format!("<b style=\"background: {}\">{}</b>", escaped(colour), shown(value, unit))
 }
 
-/// A row for each series that was answered at the end.
+/// A table with a row for each series that has a value at the end.
 fn table(panel: &Value, unit: &str, lines: &[Line<'_>], end: f64) -> String {
     let mut transformations = panel["transformations"].as_array().into_iter().flatten();
     let hides_value = transformations.any(|it| it["options"]["excludeByName"]["Value"].as_bool().unwrap_or_default());
@@ -92,7 +92,7 @@ fn table(panel: &Value, unit: &str, lines: &[Line<'_>], end: f64) -> String {
     format!("<table><tr>{head}</tr>{rows}</table>")
 }
 
-/// Lines from the beginning to the end, and a legend with what each is at the end.
+/// Lines from the beginning to the end, and a legend with the value of each at the end.
 fn chart(unit: &str, lines: &[Line<'_>], end: f64) -> String {
     if lines.is_empty() {
         return nothing();
@@ -120,7 +120,8 @@ fn nothing() -> String {
     "<p>nothing</p>".to_owned()
 }
 
-/// The name of a series: the pattern with its labels in place of `{{label}}`. Prometheus has no label that is empty.
+/// The name of a series: the pattern, with labels in place of `{{label}}`. An empty label of Prometheus is the same as
+/// none.
 fn named(pattern: &str, labels: &Labels) -> String {
     let mut parts = pattern.split("{{");
     let mut name = parts.next().unwrap_or_default().to_owned();
@@ -132,7 +133,7 @@ fn named(pattern: &str, labels: &Labels) -> String {
     name.trim().to_owned()
 }
 
-/// A value in its unit, as Grafana calls them.
+/// A value in its unit. `unit` is Grafana's name of it.
 fn shown(value: f64, unit: &str) -> String {
     match unit {
         "bytes" if value < 1_048_576.0 => format!("{:.0} KiB", value / 1024.0),

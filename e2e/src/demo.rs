@@ -1,4 +1,4 @@
-//! The demo: one apply, a cluster that comes up as a live tree, and a proof that it works.
+//! The demo: one apply, a live tree of the cluster that comes up, and a proof that it works.
 
 pub mod docker;
 pub mod milestones;
@@ -18,10 +18,10 @@ use std::time::{Duration, Instant};
 
 /// How long the cluster may take before the demo gives up.
 const PATIENCE: Duration = Duration::from_secs(300);
-/// Time between two looks at the cluster.
+/// Time between two reads of the cluster.
 const FRAME: Duration = Duration::from_millis(100);
 
-/// Runs the demo in a world. `once`: end when it has been shown.
+/// Runs the demo in a world. With `once`, it ends when everything has been shown.
 ///
 /// # Errors
 /// If anything does not come up as it should.
@@ -48,7 +48,7 @@ pub async fn run(world: &World, once: bool) -> Result<()> {
     Ok(())
 }
 
-/// Where a person wants to look around, does not come back.
+/// Returns with `once`. Otherwise, never returns, so that a person can look around.
 async fn stay(once: bool) {
     if !once {
         println!("\nIt stays until Ctrl-C.");
@@ -56,7 +56,7 @@ async fn stay(once: bool) {
     }
 }
 
-/// Notes how far etcd, and the control plane with it, has come.
+/// Records the milestones of etcd, and those of the control plane that follow from it.
 fn note_etcd(milestones: &mut Milestones, snapshot: &Snapshot, elapsed: Duration) {
     for member in snapshot.healthy_voters() {
         milestones.reach(&format!("member {member} healthy"), elapsed);

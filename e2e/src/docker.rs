@@ -1,8 +1,8 @@
 //! The bed with Docker: unmodified Cluster API, its docker infrastructure, machines with systemd, and our manager.
 //!
-//! The daemon runs inside the world, with all it stores in the world's memory: its containers, networks and images end with
-//! the world, whatever becomes of the program, and never meet those of a daemon of this computer. What images are made of
-//! is kept in the cache and made outside, where there is a network (`Parts::ensure`).
+//! The daemon runs inside the world, and stores everything in the world's memory. So its containers, networks and
+//! images end with the world, whatever happens to the program, and never meet those of another daemon on this computer.
+//! What images are made of is kept in the cache and made outside a world, where there is a network (`Parts::ensure`).
 
 mod daemon;
 mod evidence;
@@ -39,24 +39,25 @@ pub const EXAMPLE: &str = "examples/docker/etcd.yaml";
 /// The docker infrastructure manager's user.
 const CAPD: &str = "capd";
 
-/// What has to be there before a world without network is entered.
+/// What has to exist before a program enters a world, which has no network.
 pub struct Parts {
     provider: DockerProvider,
     roots: image::Roots,
 }
 
 impl Parts {
-    /// Makes, outside a world, what is missing: about ten minutes, and root is needed for it.
+    /// Makes what is missing, outside a world. This takes about ten minutes, and only root can do it.
     ///
     /// # Errors
-    /// When a part can't be made; first of all, when this computer lacks what Docker needs: with all of that in one line.
+    /// When a part can't be made. The first check is for what Docker needs: its error names everything that this
+    /// computer lacks, in one line.
     pub fn prepare(tools: &Tools) -> Result<()> {
         requirements::check()?;
         Node::fetch_released(Kubernetes::Current)?;
         Self::ensure(tools).map(drop)
     }
 
-    /// Makes, outside a world, what [`DockerBed::add_previous_nodes`] needs: five minutes the first time.
+    /// Makes what [`DockerBed::add_previous_nodes`] needs, outside a world. This takes five minutes the first time.
     ///
     /// # Errors
     /// When it can't be made.
@@ -72,9 +73,10 @@ impl Parts {
 
 /// A world in which clusters of containers can be made.
 pub struct DockerBed {
-    // First of all: it should not see the rest go.
+    // Fields are dropped in this order. The observation is first, so that it does not see the other parts end.
     observed: Option<Observed>,
-    // In the order in which they should end: nobody should miss the API server, and nothing the daemon.
+    // The processes are in the order in which they end, so that no manager loses the API server, and nothing loses the
+    // daemon.
     manager: Process,
     capd: Process,
     /// The management plane.
@@ -104,14 +106,14 @@ impl DockerBed {
         Ok(Self { observed: None, manager, capd, plane, daemon, empty, world: world.clone() })
     }
 
-    /// The world that it is in.
+    /// The world that the bed is in.
     #[must_use]
     pub fn world(&self) -> &World {
         &self.world
     }
 
-    /// Adds an image of nodes of the release of Kubernetes before, and gives that (with its `v`). The image is called like
-    /// that of the current release, but for the version.
+    /// Adds an image of nodes of the previous release of Kubernetes, and returns that release (with its `v`). The image
+    /// has the name of the current release's image, with another version.
     ///
     /// # Errors
     /// When [`Parts::prepare_previous_nodes`] has not made it.
@@ -121,7 +123,7 @@ impl DockerBed {
         Ok(node.version().to_owned())
     }
 
-    /// A client for the person in front of the bed.
+    /// A client of the management plane that acts as a person.
     #[must_use]
     pub fn client(&self) -> Client {
         self.plane.client()
@@ -135,10 +137,10 @@ impl DockerBed {
         Ok(self.daemon.inventory().await?.containers.into_iter().collect())
     }
 
-    /// What a command prints in a container.
+    /// Runs a command in a container, and returns what it printed.
     ///
     /// # Errors
-    /// When it fails; the error tells what it said.
+    /// When it fails; the error has its error output.
     pub async fn exec(&self, container: &str, command: &[&str]) -> Result<String> {
         self.daemon.docker(&[&["exec", container], command].concat()).await
     }
@@ -146,7 +148,7 @@ impl DockerBed {
     /// What `docker` prints with these arguments.
     ///
     /// # Errors
-    /// When it fails; the error tells what it said.
+    /// When it fails; the error has its error output.
     pub async fn docker(&self, arguments: &[&str]) -> Result<String> {
         self.daemon.docker(arguments).await
     }

@@ -1,6 +1,6 @@
-//! What is kept of a bed in which a scenario has failed, beside the logs of its processes: every object, what the API
-//! server was asked during the scenario, and what its machines have said. Of a plane alone it is the first two. All the
-//! rest goes with the world.
+//! The evidence of a failed scenario: every object of the bed, the requests to the API server during the scenario, and
+//! the logs of its machines. It is kept beside the logs of the bed's processes. Of a plane without a bed, only objects
+//! and requests are kept. Everything else goes with the world.
 
 mod machines;
 mod objects;
@@ -13,17 +13,17 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-/// How long each part may take: what a scenario has frozen or cut off must not hold up the end of it.
+/// How long each part may take: what a scenario has frozen or cut off must not delay its end.
 const PART: Duration = Duration::from_secs(30);
 
-/// Evidence that is being collected. What cannot be had keeps nothing else from being had.
+/// Evidence that is being collected. A part that fails does not keep the others from being collected.
 #[derive(Default)]
 pub(crate) struct Evidence {
     missing: Vec<String>,
 }
 
 impl Evidence {
-    /// Collects a part of it.
+    /// Collects a part of the evidence.
     pub(crate) async fn part(&mut self, what: &str, part: impl Future<Output = Result<()>>) {
         match tokio::time::timeout(PART, part).await {
             Ok(Ok(())) => {}
@@ -32,22 +32,22 @@ impl Evidence {
         }
     }
 
-    /// Collects what the management plane tells: the objects as they are, and the requests since `since`.
+    /// Collects the evidence of the management plane: its objects as they are now, and the requests since `since`.
     pub(crate) async fn of_plane(&mut self, plane: &Plane, since: Mark, directory: &Path) {
         self.of_objects(plane, directory).await;
         self.part("requests", async { plane.keep_requests_since(since, &directory.join("audit.log")) }).await;
     }
 
-    /// Collects the objects alone, where the requests are among the logs already.
+    /// Collects only the objects: the requests are among the logs already.
     pub(crate) async fn of_objects(&mut self, plane: &Plane, directory: &Path) {
         let (client, objects) = (plane.client(), directory.join("objects"));
         self.part("objects", objects::write(&client, &objects)).await;
     }
 
-    /// Ends it.
+    /// Ends the collection.
     ///
     /// # Errors
-    /// With everything that could not be had.
+    /// With everything that could not be collected.
     pub(crate) fn end(self) -> Result<()> {
         ensure!(self.missing.is_empty(), "{}", self.missing.join("; "));
         Ok(())
@@ -55,10 +55,10 @@ impl Evidence {
 }
 
 /// Keeps, among the logs of a world, what a scenario without a bed has left: the objects of its plane, if it has one,
-/// and what those of its machines have said that are still there. All requests are among the logs already.
+/// and the logs of the machines that still exist. All requests are among the logs already.
 ///
 /// # Errors
-/// With what could not be kept; the rest is.
+/// With everything that could not be kept. The rest is kept.
 pub(crate) async fn keep_left(world: &World, plane: Option<&Plane>) -> Result<()> {
     let mut evidence = Evidence::default();
     if let Some(plane) = plane {
@@ -68,7 +68,7 @@ pub(crate) async fn keep_left(world: &World, plane: Option<&Plane>) -> Result<()
     evidence.end()
 }
 
-/// Makes a directory and those that it is in.
+/// Makes a directory and its parents.
 pub(crate) fn make_directory(path: &Path) -> Result<()> {
     fs::create_dir_all(path).with_context(|| format!("create {}", path.display()))
 }

@@ -1,13 +1,13 @@
-//! Faults at exact places: at the n-th write of our manager, at calls of a kind, in one of its watches.
+//! Faults at exact places: at the n-th write of our manager, at calls of a certain kind, or in one of its watches.
 //!
-//! A [`FaultyManager`] reaches the API server through a proxy of its own. The proxy numbers the manager's writes in the order
-//! in which they reach the server, one at a time, and does to them what [`Rule`]s say: kills the manager before or after one,
-//! loses an answer, answers in the server's place, delays. It also holds back single watches, which makes a cache stale. What
-//! is killed is started again at once, as a kubelet would.
+//! A [`FaultyManager`] reaches the API server through a proxy of its own. The proxy numbers the manager's writes in the
+//! order in which they reach the server, one at a time, and applies [`Rule`]s to them: it kills the manager before or
+//! after a write, loses an answer, answers in the server's place, or delays. It also holds back single watches, which
+//! makes a cache stale. A killed manager starts again at once, as a kubelet would start it.
 //!
-//! An [`EtcdProxy`] does the same to what it asks etcd members.
+//! An [`EtcdProxy`] does the same to the manager's requests to etcd members.
 //!
-//! Events and leases have no number: nothing depends on whether one is written.
+//! Writes of events and leases have no number: nothing depends on whether one succeeds.
 //!
 //! A [`Sweep`] repeats a story once for every [`Place`], and shows that it ends the same way each time.
 

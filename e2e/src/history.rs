@@ -8,13 +8,14 @@
 //! record.judge(&members)?;
 //! ```
 //!
-//! There are two groups of clients: one follows the endpoints that there are ([`History::endpoints`]), one keeps those of
-//! the beginning, as an API server does. In each, one more client watches every key. A [`request::Request`] is sent once,
-//! to one endpoint; what came of it is [`record::Outcome`]. A client whose write is not answered makes another one like it,
-//! once ([`Figures::failed_twice`]). The judge is a program of the module `e2e/tools/robustness`.
-//! It wants a database that is empty at the beginning, and nobody else may write meanwhile.
+//! There are two groups of clients. One follows the current endpoints ([`History::endpoints`]); the other keeps the
+//! endpoints of the beginning, as an API server does. Each group has one more client, which watches every key. A client
+//! sends a [`request::Request`] once, to one endpoint, and records its [`record::Outcome`]. If a write is not answered,
+//! the client makes another one like it, once ([`Figures::failed_twice`]). The judge is a program of the module
+//! `e2e/tools/robustness`. It requires a database that is empty at the beginning, and to which only this history
+//! writes.
 //!
-//! [`objects`] is the same idea for writes through a Kubernetes API server.
+//! [`objects`] does the same with writes through a Kubernetes API server.
 
 mod endpoints;
 mod figures;
@@ -55,16 +56,16 @@ pub use figures::Figures;
 pub use judge::{MemberData, Verdict};
 pub use load::Load;
 
-/// Acknowledged writes of a history that shows something.
+/// How many acknowledged writes a history needs to show something.
 const FEWEST: usize = 30;
-/// How much longer a load may go on where there are not so many yet.
+/// How much longer a load goes on if it does not have that many yet.
 const ENOUGH: Duration = Duration::from_secs(15);
 /// How long the last read, which needs a quorum, may take to be answered.
 const LAST_READ: Duration = Duration::from_secs(30);
-/// How long the watches may take to tell everything, once that is known.
+/// How long the watches may take to report all changes, once the last revision is known.
 const CAUGHT_UP: Duration = Duration::from_secs(15);
 
-/// A load that is going on. Dropping it ends it.
+/// A running load. Dropping it stops it.
 pub struct History {
     clock: Clock,
     access: EtcdAccess,
@@ -83,7 +84,7 @@ pub struct History {
     watchers: JoinSet<Vec<Watch>>,
 }
 
-/// Everything that was asked and answered.
+/// Everything that was requested, answered and watched.
 #[derive(Clone)]
 pub struct Record {
     directory: PathBuf,
@@ -96,7 +97,7 @@ pub struct Record {
 }
 
 impl History {
-    /// Begins to write to the etcd behind `access`. The files will be in a directory called `name` beside the world's logs.
+    /// Begins to write to the etcd behind `access`. The files are in a directory called `name` beside the world's logs.
     ///
     /// # Errors
     /// When etcd does not answer, or is not empty.
@@ -120,7 +121,7 @@ impl History {
             clients: JoinSet::new(),
             watchers: JoinSet::new(),
         };
-        // The judge asks for the proof that the database is empty.
+        // The judge requires proof that the database is empty.
         let first = history.read_all().await.context("the first read")?;
         ensure!(first == 1, "etcd is not empty: its revision is {first}");
         let fixed = Endpoints::Fixed(access.endpoints.clone().into());
@@ -135,38 +136,38 @@ impl History {
         Ok(history)
     }
 
-    /// Tells the group that follows the endpoints which ones there are now.
+    /// Gives the current endpoints to the group that follows them.
     pub fn endpoints(&self, endpoints: Vec<String>) {
         self.current.send_replace(endpoints);
     }
 
-    /// Where somebody else can tell it the same while the load goes on.
+    /// A sender with which other code can do the same while the load goes on.
     #[must_use]
     pub fn told(&self) -> watch::Sender<Vec<String>> {
         self.current.clone()
     }
 
-    /// A recorder for requests of a scenario's own, whose operations are given to [`History::add`].
+    /// A recorder for requests that a scenario makes itself. [`History::add`] takes their operations.
     pub fn recorder(&mut self) -> Recorder {
         self.next += 1;
         self.clock.client(self.next)
     }
 
-    /// Adds what a recorder of [`History::recorder`] has recorded.
+    /// Adds the operations of a recorder from [`History::recorder`].
     pub fn add(&mut self, recorder: Recorder) {
         self.operations.extend(recorder.finish());
     }
 
-    /// Ends the load once it has written enough to show something, reads everything a last time, and waits until the watches
-    /// have told as much.
+    /// Ends the load once it has written enough to show something. Then reads everything one last time, and waits until
+    /// the watches have reported everything up to that read.
     ///
     /// # Errors
-    /// When the last read is not answered, or a watch does not come to the end; when there were so few writes that nothing is
-    /// shown.
+    /// When the last read is not answered, a watch does not report all changes in time, or there are too few writes to
+    /// show anything.
     pub async fn end(mut self) -> Result<Record> {
         let written = self.written.clone();
         let is_enough = async || Ok((written.load(Ordering::Relaxed) >= FEWEST).then_some(()));
-        // If it never is, that is told below, with all figures.
+        // If it never is enough, the check below says so, with all figures.
         let _ = until("enough is written", ENOUGH, is_enough).await;
         let ended = self.clock.now();
         self.stop.store(true, Ordering::Relaxed);
@@ -217,7 +218,7 @@ impl History {
         self.watchers.spawn(watcher.run());
     }
 
-    /// Reads all keys, trying until that is answered, and gives the store's revision.
+    /// Reads all keys, again and again until etcd answers, and returns the store's revision.
     async fn read_all(&mut self) -> Result<i64> {
         let mut recorder = self.recorder();
         let mut session = Session::new(&self.access);
@@ -244,11 +245,11 @@ impl Record {
         Figures::of(self.operations.iter().map(Operation::sample), self.ended)
     }
 
-    /// Has etcd's judge look at it. The logs of members that run on this computer settle what became of requests without
-    /// an answer, and without them watches are not judged: give those of all members, or none.
+    /// Lets etcd's judge check the record. The logs of members that run on this computer show which requests without an
+    /// answer took effect. Without these logs, watches are not judged: pass the data of all members, or none.
     ///
     /// # Errors
-    /// When there is a violation, or no verdict: with the reason, the seed and the place of the picture.
+    /// When there is a violation, or no verdict. The error has the reason, the seed and the path of the picture.
     pub fn judge(&self, members: &[MemberData]) -> Result<Verdict> {
         report::write(&self.directory, &self.operations, &self.watches)?;
         let seed = || format!("E2E_SEED={}", self.seed);
@@ -257,11 +258,11 @@ impl Record {
         Ok(verdict)
     }
 
-    /// The same of a history that has something wrong in it on purpose: the judge has to find that in this part of its
-    /// judgement, and to leave a picture. Gives what it says.
+    /// The same for a history that contains a fault on purpose. The judge has to find the fault in this part of its
+    /// judgement, and to leave a picture. Returns what the judge says.
     ///
     /// # Errors
-    /// When it finds nothing, or something else; when there is no picture, or an empty one.
+    /// When the judge finds nothing or something else, or the picture is missing or empty.
     pub fn judge_finds(&self, part: &str, members: &[MemberData]) -> Result<String> {
         let found = self.judge(members).err().context("the judge does not find it")?;
         let found = format!("{found:#}");
@@ -272,25 +273,26 @@ impl Record {
         Ok(found)
     }
 
-    /// A copy to be changed, whose files go to a directory of that name beside this one's.
+    /// A copy that a test can change. Its files go to a directory of this name beside the original's.
     #[must_use]
     pub fn copy(&self, name: &str) -> Self {
         let directory = self.directory.with_file_name(format!("history-{name}"));
         Self { directory, ..self.clone() }
     }
 
-    /// Adds what a recorder of [`History::recorder`] has recorded.
+    /// Adds the operations of a recorder from [`History::recorder`].
     pub fn add(&mut self, recorder: Recorder) {
         self.operations.extend(recorder.finish());
     }
 
-    /// What the watches have told.
+    /// The watches, with everything that they reported.
     pub fn watches_mut(&mut self) -> &mut [Watch] {
         &mut self.watches
     }
 
-    /// The model of etcd's suite has no word for a lease that is not there. Clients use a lease only after it was granted to
-    /// them, and not after they wanted to end it; so etcd has lost an acknowledged write if it does not know one.
+    /// The model of etcd's suite cannot express a lease that does not exist. A client uses a lease only after etcd has
+    /// granted it, and not after the client has asked to end it. So if etcd does not know such a lease, it has lost an
+    /// acknowledged write.
     fn leases_are_kept(&self) -> Result<()> {
         for operation in &self.operations {
             if let Outcome::Failed(error) = &operation.outcome {

@@ -1,4 +1,4 @@
-//! What machines are made of, where a person has the choice.
+//! The infrastructures that a person can choose.
 
 use crate::docker::Parts;
 use crate::tools::Tools;
@@ -15,7 +15,7 @@ pub enum Infrastructure {
 }
 
 impl Infrastructure {
-    /// Makes, outside a world, what it needs beyond the real parts.
+    /// Makes what it needs beyond the real parts. Call this outside a world.
     ///
     /// # Errors
     /// When it can't be made; the error says what this computer lacks.

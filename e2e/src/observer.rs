@@ -1,11 +1,11 @@
-//! Somebody who watches all the time, from outside: ten times a second every member of every etcd cluster by its own
-//! word, and all along what the objects of the management plane say.
+//! Watches a scenario from outside, all the time: ten times a second it asks every member of every etcd cluster, and it
+//! follows the objects of the management plane.
 //!
-//! What it sees becomes one record for each scenario, a file of lines in JSON. [`rules`] judge the record at the end.
-//! They know nothing of what the scenario is about: a scenario that makes faults says so, so that nobody else is
-//! blamed.
+//! What the observer sees becomes one record for each scenario, a file of JSON lines. [`rules`] judge the record at the
+//! end. They know nothing about the scenario: a scenario that makes a fault reports it, so that our code is not blamed
+//! for it.
 //!
-//! The observer has a thread of its own, so that no scenario holds it up, and says what it has cost.
+//! The observer has its own thread, so that no scenario holds it up, and reports what it has cost.
 
 mod disk;
 mod fields;
@@ -52,7 +52,7 @@ pub use verdict::{Expected, Verdict, writes};
 pub const TIMELINE: &str = "timeline.txt";
 /// Name of the record's file.
 pub const RECORD: &str = "observer.jsonl";
-/// A member that was made silent has so long to answer again, at most, once the scenario has let it.
+/// How long a member may take to answer again after the scenario has ended its fault.
 const RECOVERY: Duration = Duration::from_secs(60);
 
 /// How long the members of a fault may be silent.
@@ -60,11 +60,11 @@ const RECOVERY: Duration = Duration::from_secs(60);
 pub enum Silence {
     /// Until [`Observer::over`] says otherwise.
     Lasting,
-    /// At most so long; and only until they answer again, if they fall silent at all.
+    /// For at most this time. Once they have fallen silent, only until they answer again.
     AtMost(Duration),
 }
 
-/// A running observer. Dropped without being stopped, it ends as well, and nobody judges its record.
+/// A running observer. If it is dropped without being stopped, it ends too, but its record is not judged.
 pub struct Observer {
     recorder: Recorder,
     servers: Servers,
@@ -77,7 +77,7 @@ impl Observer {
     /// Begins to observe. `kubeconfig` is that of [`users::OBSERVER`]; `data` says where a machine has etcd's data.
     ///
     /// # Errors
-    /// When there can be no record in `logs`, or no thread.
+    /// When the record in `logs` or the thread cannot be created.
     pub fn start(scenario: &str, logs: &Path, kubeconfig: &Path, data: Arc<DataDirectory>) -> Result<Self> {
         let recorder = Recorder::create(&logs.join(RECORD))?;
         recorder.note(Event::Begun { scenario: scenario.to_owned() });
@@ -98,8 +98,8 @@ impl Observer {
         Ok(Self { recorder, servers, expected: Mutex::default(), stop, thread })
     }
 
-    /// A scenario makes a fault: from now on the members on these machines, `<namespace>/<name>`, may be silent, or
-    /// leave etcd without our doing. Told before it happens.
+    /// Records that a scenario makes a fault: from now on the members on these machines, `<namespace>/<name>`, may be
+    /// silent, or leave etcd without our doing. Call it before the fault is made.
     pub fn fault(&self, what: impl Into<String>, machines: &[String], silence: Silence) {
         let until = match silence {
             Silence::Lasting => None,
@@ -109,25 +109,25 @@ impl Observer {
         self.recorder.note(Event::Fault(Fault { what: what.into(), machines, until, over: false }));
     }
 
-    /// A scenario has ended its faults of these machines: their members are to answer again.
+    /// Records that a scenario has ended its faults of these machines: their members have to answer again.
     pub fn over(&self, what: impl Into<String>, machines: &[String]) {
         let (machines, until) = (machines.to_vec(), Some(now() + RECOVERY));
         self.recorder.note(Event::Fault(Fault { what: what.into(), machines, until, over: true }));
     }
 
-    /// A scenario does something that changes nothing for the rules.
+    /// Records an action of a scenario that changes nothing for the rules.
     pub fn note(&self, what: impl Into<String>) {
         self.recorder.note(Event::Note { text: what.into() });
     }
 
-    /// The Machines of this name that are there, `<namespace>/<name>`, in whatever namespace.
+    /// The existing Machines of this name, as `<namespace>/<name>`, in any namespace.
     #[must_use]
     pub fn machines_called(&self, name: &str) -> Vec<String> {
         let is_it = |machine: &String| machine.split_once('/').is_some_and(|(_, it)| it == name);
         self.recorder.state().machines.into_keys().filter(is_it).collect()
     }
 
-    /// Everything so far.
+    /// All lines so far.
     ///
     /// # Errors
     /// When a part of it could not be written.
@@ -135,18 +135,18 @@ impl Observer {
         self.recorder.lines()
     }
 
-    /// A violation that the scenario provokes. It is an error if it is not found.
+    /// Expects a violation that the scenario provokes. It is an error if the violation is not found.
     pub fn expect(&self, expected: Expected) {
         self.expected.lock().unwrap_or_else(PoisonError::into_inner).push(expected);
     }
 
-    /// A way to tell it of API servers of workload clusters that run here.
+    /// The handle through which API servers of workload clusters are reported to the observer.
     #[must_use]
     pub fn servers(&self) -> &Servers {
         &self.servers
     }
 
-    /// Ends it, and gives the whole record and the violations that the scenario expects.
+    /// Ends the observer, and returns the whole record and the violations that the scenario expects.
     ///
     /// # Errors
     /// When the observer has ended before, or a part of the record could not be written.
@@ -159,7 +159,7 @@ impl Observer {
     }
 }
 
-/// Observes until it is dropped. What it has cost is in the record all along.
+/// Observes until it is dropped, and then records what it has cost.
 async fn observe(
     recorder: Recorder,
     kubeconfig: &Path,
@@ -175,10 +175,10 @@ async fn observe(
     Ok(())
 }
 
-/// How the note begins that says what the observer has cost.
+/// The beginning of the note that says what the observer has cost.
 const COST: &str = "the observer took";
 
-/// What the observer of a record has cost, in words; nothing if it is still running.
+/// What the observer of a record has cost, in words. `None` if it is still running.
 #[must_use]
 pub fn cost(lines: &[Line]) -> Option<&str> {
     lines.iter().rev().find_map(|line| match &line.event {
@@ -187,7 +187,7 @@ pub fn cost(lines: &[Line]) -> Option<&str> {
     })
 }
 
-/// Says at the end how much processor time this thread has taken.
+/// Records, when it is dropped, how much processor time this thread has used.
 struct Cost(Recorder);
 
 impl Drop for Cost {

@@ -1,4 +1,4 @@
-//! A release of this checkout, as `make release` writes it: for this computer's architecture alone.
+//! A release of this checkout, as `make release` writes it, but only for this computer's architecture.
 
 use crate::bed::{programs, repository};
 use crate::tools::{Tools, architecture};
@@ -8,21 +8,22 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// What is written last.
+/// The file that is written last.
 const WHOLE: &str = "SHA256SUMS";
 
-/// A release that has been made.
+/// A finished release.
 pub struct OwnRelease {
     directory: PathBuf,
 }
 
 impl OwnRelease {
-    /// Makes it, outside a world: ten minutes on two processors the first time, and half a minute when nothing has changed.
+    /// Makes the release, outside a world. This takes ten minutes on two processors the first time, and half a minute
+    /// if nothing has changed.
     ///
     /// # Errors
     /// When a program does not build, or is larger than it may be.
     pub fn make(tools: &Tools) -> Result<()> {
-        // An earlier one is not to be taken for it.
+        // An earlier release must not be mistaken for this one.
         match fs::remove_file(directory()?.join(WHOLE)) {
             Err(error) if error.kind() != ErrorKind::NotFound => {
                 return Err(error).context("forget an earlier release");
@@ -37,7 +38,7 @@ impl OwnRelease {
         Ok(())
     }
 
-    /// The one that was made.
+    /// The release that was made.
     ///
     /// # Errors
     /// When there is none.
@@ -48,7 +49,7 @@ impl OwnRelease {
         Ok(Self { directory })
     }
 
-    /// Where it is.
+    /// The directory of its files.
     #[must_use]
     pub fn directory(&self) -> &Path {
         &self.directory
@@ -71,7 +72,7 @@ impl OwnRelease {
     }
 }
 
-/// In cargo's directory, whichever part of it the programs of this run are in.
+/// In cargo's target directory, whatever its profile directory with the programs of this run.
 fn directory() -> Result<PathBuf> {
     let programs = programs()?;
     Ok(programs.parent().context("the programs lie nowhere")?.join("own-release"))

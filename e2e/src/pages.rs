@@ -1,18 +1,18 @@
-//! What stands in blocks of the pages: `README.md`, `CONTRIBUTING.md` and all of `docs`.
+//! The code blocks of the pages: `README.md`, `CONTRIBUTING.md` and all of `docs`.
 
 use anyhow::{Context, Result, ensure};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Languages of blocks in which nobody types commands.
+/// Languages of blocks without commands.
 const LANGUAGES: [&str; 5] = ["yaml", "json", "rust", "mermaid", "toml"];
 const FENCE: &str = "```";
 
-/// A block without a language: commands, or something to look at.
+/// A block without a language: commands, or text that is only to be read.
 pub struct Block {
     /// Path of its page.
     pub page: String,
-    /// Its lines, without what indents all of them.
+    /// Its lines, without their common indent.
     lines: Vec<String>,
 }
 
@@ -23,7 +23,7 @@ impl Block {
         self.lines.first().map_or("", String::as_str)
     }
 
-    /// Its commands, if it has any. Where some lines have a prompt, the others are what was printed.
+    /// Its commands, if it has any. If some lines have a prompt, the others are output.
     #[must_use]
     pub fn commands(&self) -> Vec<String> {
         let has_prompts = self.lines.iter().any(|line| line.starts_with("$ "));
@@ -51,7 +51,7 @@ impl Block {
     }
 }
 
-/// Whether a shell would not wait for another line.
+/// Whether a shell would run the command without waiting for another line.
 fn is_whole(command: &str) -> bool {
     if command.ends_with(['\\', '|']) || command.matches('\'').count() % 2 == 1 {
         return false;

@@ -1,6 +1,7 @@
-//! Percentiles of what was measured.
+//! Percentiles of measurements.
 
-/// Of a hundred of these, which are sorted, so many are not more. Nothing of none.
+/// The smallest of the values in `sorted` that at least `percent` % of them do not exceed; `None` if there are no
+/// values.
 pub(crate) fn percentile<T: Copy>(sorted: &[T], percent: usize) -> Option<T> {
     let index = (sorted.len() * percent).div_ceil(100).saturating_sub(1);
     sorted.get(index).copied()

@@ -40,18 +40,18 @@ use crate::process::Process;
 use crate::until::until;
 use crate::world::World;
 
-/// What a plane is made of, beside the API server, garbage collection and namespaces.
+/// What a plane is made of, in addition to the API server, garbage collection and namespaces.
 #[derive(Debug, Clone)]
 pub struct PlaneOptions {
     /// Whether Cluster API's managers run. Without them a plane is ready in half the time.
     pub cluster_api: bool,
-    /// CRDs of ours. Given here, every manager knows them from its start.
+    /// Our CRDs. If they are given here, every manager knows them from its start.
     pub crds: Vec<Value>,
-    /// Admission policies of ours, with their bindings.
+    /// Our admission policies, with their bindings.
     pub policies: Vec<Value>,
-    /// Users beside those in [`users`], each with a kubeconfig.
+    /// Users in addition to those in [`users`], each with a kubeconfig.
     pub users: Vec<String>,
-    /// Whether there is another plane in the same world: then it has other ports, and a directory of its own.
+    /// Whether there is another plane in the same world. This plane then has other ports, and a directory of its own.
     pub beside: bool,
 }
 
@@ -72,7 +72,7 @@ pub struct Plane {
     certificates: PathBuf,
     ports: Ports,
     apiserver: Process,
-    // Last, so that it is killed last: nobody's final request should fail for want of it.
+    // Last, so that it is killed last and no process's final request fails for want of it.
     etcd: Process,
     timings: Vec<(&'static str, Duration)>,
 }
@@ -80,8 +80,8 @@ pub struct Plane {
 impl Plane {
     /// Starts a plane in `world`, with its logs there, and waits until everything in it works, webhooks included.
     ///
-    /// An earlier plane of the same world must have been stopped or dropped, but for one [beside](PlaneOptions::beside) it;
-    /// its data is gone then.
+    /// An earlier plane of the same world must have been stopped or dropped, except one [beside](PlaneOptions::beside)
+    /// this plane. The data of the earlier plane is deleted.
     ///
     /// # Errors
     /// When a process ends or does not become ready; the error names its log.
@@ -123,7 +123,7 @@ impl Plane {
                 webhooks.extend(manifests.webhooks);
             }
         }
-        // It is not quite ready yet, but does not need to be for this.
+        // The API server is not quite ready yet, but does not need to be for this.
         let ready = health::apiserver_ready(&mut apiserver, &client);
         let namespaces = objects::apply_all(&client, &namespaces);
         try_join!(ready, namespaces, objects::apply_crds(&client, &crds), default_namespace(&client))?;
@@ -163,7 +163,7 @@ impl Plane {
         })
     }
 
-    /// A client for the person in front of the plane ([`users::ADMIN`]).
+    /// A client that acts as a person ([`users::ADMIN`]).
     pub fn client(&self) -> Client {
         self.client.clone()
     }
@@ -171,7 +171,7 @@ impl Plane {
     /// The kubeconfig of [`users::ADMIN`].
     ///
     /// # Errors
-    /// Never for this user; as for [`Plane::kubeconfig_for`].
+    /// As for [`Plane::kubeconfig_for`], so never for this user.
     pub fn kubeconfig(&self) -> Result<&Path> {
         self.users.kubeconfig(users::ADMIN)
     }
@@ -185,13 +185,13 @@ impl Plane {
         self.users.kubeconfig(user)
     }
 
-    /// Directory of the certificate that every server of the plane shows, `tls.crt` with `tls.key`, and of their authority's,
-    /// `ca.crt`.
+    /// Directory with the certificate that every server of the plane presents, `tls.crt` with `tls.key`, and with their
+    /// authority's certificate, `ca.crt`.
     pub(crate) fn certificates(&self) -> &Path {
         &self.certificates
     }
 
-    /// A client that is `user` for the API server.
+    /// A client that acts as `user`.
     ///
     /// # Errors
     /// When there is no such user.
@@ -214,7 +214,7 @@ impl Plane {
         Mark::now(&self.audit_log)
     }
 
-    /// What was asked of the API server since `mark`.
+    /// The requests to the API server since `mark`.
     ///
     /// # Errors
     /// When the audit log cannot be read.
@@ -225,23 +225,23 @@ impl Plane {
     /// Copies what the audit log holds since `mark` to a file.
     ///
     /// # Errors
-    /// When the log cannot be read, or the file not be written.
+    /// When the log cannot be read, or the file cannot be written.
     pub(crate) fn keep_requests_since(&self, mark: Mark, to: &Path) -> Result<()> {
         mark.copy_rest(&self.audit_log, to)
     }
 
-    /// Keeps in a directory what would go with the plane: every object, and the requests since `since`.
+    /// Keeps in a directory what would be lost with the plane: every object, and the requests since `since`.
     ///
     /// # Errors
-    /// With what could not be kept; the rest is.
+    /// With the parts that could not be kept. The other parts are kept.
     pub async fn keep_evidence(&self, since: Mark, directory: &Path) -> Result<()> {
         let mut evidence = Evidence::default();
         evidence.of_plane(self, since, directory).await;
         evidence.end()
     }
 
-    /// Applies CRDs and waits until they are served. Garbage collection is started again, because it looks for new
-    /// kinds only every 30 s. Better given in [`PlaneOptions::crds`], where they are known from the start.
+    /// Applies CRDs and waits until they are served. Restarts garbage collection, because it looks for new kinds only
+    /// every 30 s. It is better to give CRDs in [`PlaneOptions::crds`], where they are known from the start.
     ///
     /// # Errors
     /// When the server refuses one or does not serve it in time.
@@ -295,7 +295,7 @@ impl Plane {
     }
 }
 
-/// What is applied of a manager's manifests, by when it is.
+/// The objects of a manager's manifests, by the time at which they are applied.
 #[derive(Default)]
 struct Manifests {
     namespaces: Vec<Value>,
@@ -304,7 +304,7 @@ struct Manifests {
 }
 
 impl Manifests {
-    /// Those of a file, with webhooks that are served at this host and port.
+    /// Reads the manifests of a file, with webhooks that are served at this host and port.
     fn read(file: &Path, webhook_host: &str, webhook_port: u16, authority: &str) -> Result<Self> {
         let text = fs::read(file).with_context(|| format!("read {}", file.display()))?;
         let objects: Vec<Value> = serde_json::from_slice(&text).with_context(|| format!("read {}", file.display()))?;
@@ -322,7 +322,7 @@ impl Manifests {
 }
 
 /// Waits until the API server calls the managers' webhooks, which it does a moment after they are configured. It learns
-/// of all the configurations of a kind in one go, so one object that only a webhook refuses tells.
+/// all configurations of a kind together, so one object that only a webhook refuses is enough to see it.
 async fn webhooks_in_force(client: &Client) -> Result<()> {
     let refused = json!({
         "apiVersion": "cluster.x-k8s.io/v1beta2",
@@ -341,7 +341,7 @@ async fn webhooks_in_force(client: &Client) -> Result<()> {
     .await
 }
 
-/// Waits for the namespace that the API server makes by itself, some time after it is ready.
+/// Waits for the namespace `default`, which the API server makes by itself some time after it is ready.
 async fn default_namespace(client: &Client) -> Result<()> {
     let namespaces: Api<Namespace> = Api::all(client.clone());
     until("namespace default exists", Duration::from_secs(30), async || Ok(namespaces.get_opt("default").await?))

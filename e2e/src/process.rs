@@ -12,10 +12,10 @@ use tokio::process::Child;
 
 pub use rustix::process::Signal;
 
-/// What a short program prints.
+/// Runs a short program, and returns its standard output.
 ///
 /// # Errors
-/// When it cannot be run or fails; the error tells what it said.
+/// When it cannot be run or fails. The error has its standard error.
 pub fn output(command: &mut std::process::Command) -> Result<String> {
     let output = command.stdin(Stdio::null()).output().with_context(|| format!("run {command:?}"))?;
     if !output.status.success() {
@@ -24,7 +24,7 @@ pub fn output(command: &mut std::process::Command) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// The same for one that takes its time: others go on meanwhile.
+/// The same for a program that takes some time. Other tasks go on meanwhile.
 ///
 /// # Errors
 /// As [`output`].
@@ -72,7 +72,7 @@ impl Command {
         self
     }
 
-    /// Sets an environment variable, beside those of this process.
+    /// Sets an environment variable, in addition to those of this process.
     #[must_use]
     pub fn env(mut self, name: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> Self {
         self.environment.push((name.as_ref().to_owned(), value.as_ref().to_owned()));
@@ -128,12 +128,12 @@ impl Process {
         &self.command.log
     }
 
-    /// Its process id, or none once it has ended and that was seen.
+    /// Its process ID; `None` once this process has noticed that it ended.
     pub fn pid(&self) -> Option<u32> {
         self.child.id()
     }
 
-    /// Whether it runs. A stopped one (`SIGSTOP`) does.
+    /// Whether it runs. A stopped process (`SIGSTOP`) counts as running.
     ///
     /// # Errors
     /// When the kernel cannot be asked.
@@ -151,7 +151,7 @@ impl Process {
         kill_process(pid, signal).with_context(|| format!("signal {}", self.command.name))
     }
 
-    /// Kills it with `SIGKILL` and waits until it is gone. One that has ended already stays so.
+    /// Kills it with `SIGKILL` and waits until it is gone. Does nothing if it has ended already.
     ///
     /// # Errors
     /// When the kernel refuses.
@@ -159,7 +159,7 @@ impl Process {
         self.child.kill().await.with_context(|| format!("kill {}", self.command.name))
     }
 
-    /// Asks it to end with `SIGTERM`, waits, and says how it ended.
+    /// Asks it to end with `SIGTERM`, waits, and returns how it ended.
     ///
     /// # Errors
     /// When it is still there after `timeout` (it is left running), or was not running.

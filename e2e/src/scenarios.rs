@@ -1,8 +1,8 @@
 //! Scenarios in several worlds at once.
 //!
-//! Most of a scenario is waiting, and in one world scenarios share ports and addresses. So the program that is asked to run
-//! them starts itself some more times, each time in a world of its own: a *lane*. A lane reads the names of scenarios, runs
-//! one after the other and answers how each ended; the lane that is free gets the next scenario.
+//! Scenarios mostly wait, and in one world they share ports and addresses. So the test program starts itself several
+//! times, each time in a world of its own: a *lane*. A lane reads the names of scenarios, runs one after the other, and
+//! answers how each ended. The next scenario goes to a free lane.
 
 mod durations;
 mod lane;
@@ -22,20 +22,20 @@ use libtest_mimic::{Arguments, Completion, Trial};
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// How many worlds there are; unset, as many as this computer has processors, and at most [`MOST`].
+/// How many worlds there are. If unset, as many as this computer has processors, but at most [`MOST`].
 const WORLDS: &str = "E2E_WORLDS";
-/// More worlds need more memory than is good for a test that somebody starts without thinking of it.
+/// The default limit: more worlds need more memory than a test should take without being told to.
 const MOST: usize = 4;
-/// Runs every scenario, those that take minutes too.
+/// Runs every scenario, including those that take minutes.
 const FULL: &str = "E2E_FULL";
-/// Has sweeps try every place instead of a sample.
+/// Lets sweeps try every place instead of a sample.
 const EVERY_PLACE: &str = "E2E_EVERY_PLACE";
-/// Decides what scenarios leave to chance.
+/// Decides what scenarios otherwise leave to chance.
 const SEED: &str = "E2E_SEED";
 
 type Run<S> = Box<dyn Fn(&mut S) -> Result<()>>;
 
-/// One test, which runs in a lane. `S` is what the scenarios of one lane share.
+/// One test, which runs in a lane. The scenarios of one lane share an `S`.
 pub struct Scenario<S> {
     name: String,
     run: Run<S>,
@@ -44,18 +44,18 @@ pub struct Scenario<S> {
 }
 
 impl<S> Scenario<S> {
-    /// A scenario that any run includes, and that does not mind what runs beside it.
+    /// A scenario that is part of every run, and that other scenarios beside it do not disturb.
     pub fn new(name: impl Into<String>, run: impl Fn(&mut S) -> Result<()> + 'static) -> Self {
         Self { name: name.into(), run: Box::new(run), long: false, alone: false }
     }
 
-    /// It takes minutes: it runs with `E2E_FULL=1`, or when it is asked for by its full name.
+    /// The scenario takes minutes. It runs with `E2E_FULL=1`, or when its full name is given.
     #[must_use]
     pub fn long(self, long: bool) -> Self {
         Self { long, ..self }
     }
 
-    /// It measures something that other scenarios would disturb: it runs after them, with nothing beside it.
+    /// The scenario measures something that other scenarios would disturb. It runs after them, with nothing beside it.
     #[must_use]
     pub fn alone(self, alone: bool) -> Self {
         Self { alone, ..self }
@@ -67,9 +67,8 @@ impl<S> Scenario<S> {
 }
 
 impl Scenario<World> {
-    /// A scenario that makes everything it needs, with logs in a directory of its own name. Of one that fails or panics,
-    /// what its machines have said is kept there, and every object of its
-    /// [`LastingPlane`](crate::plane::LastingPlane).
+    /// A scenario that makes everything it needs, with logs in a directory of its own name. If it fails or panics, the
+    /// logs of its machines are kept there, and every object of its [`LastingPlane`](crate::plane::LastingPlane).
     pub fn of_a_world<F>(name: &str, scenario: impl Fn(World) -> F + 'static) -> Self
     where
         F: Future<Output = Result<()>>,
@@ -79,7 +78,7 @@ impl Scenario<World> {
             let world = world.with_logs(&logs)?;
             block_on(async {
                 let ended = caught(scenario(world.clone())).await;
-                // It ends here in any case: the next scenario starts its own.
+                // The plane ends here in any case: the next scenario starts its own.
                 let plane = take_left();
                 if ended.is_err()
                     && let Err(missing) = keep_left(&world, plane.as_ref()).await
@@ -92,29 +91,29 @@ impl Scenario<World> {
     }
 }
 
-/// Whether scenarios are to take the time that they can take: `E2E_FULL` is set.
+/// Whether scenarios may take as much time as they can use: `E2E_FULL` is set.
 #[must_use]
 pub fn is_full() -> bool {
     std::env::var_os(FULL).is_some()
 }
 
-/// Whether sweeps are to try every place, which takes hours: `E2E_EVERY_PLACE` is set.
+/// Whether sweeps try every place, which takes hours: `E2E_EVERY_PLACE` is set.
 #[must_use]
 pub fn tries_every_place() -> bool {
     std::env::var_os(EVERY_PLACE).is_some()
 }
 
-/// Why the scenario that runs in this lane shows nothing.
+/// Why the scenario that runs in this lane cannot show anything here.
 static SKIPPED: Mutex<Option<String>> = Mutex::new(None);
 
-/// The scenario that calls this shows nothing on this computer. If it ends well, it is listed as ignored, for this reason,
-/// and not as passed.
+/// Marks the calling scenario as one that cannot show anything on this computer. If it ends without an error, it is
+/// listed as ignored for this reason, and not as passed.
 pub fn skip(reason: &str) {
     *SKIPPED.lock().unwrap_or_else(PoisonError::into_inner) = Some(reason.to_owned());
 }
 
-/// What decides everything that a scenario leaves to chance: `E2E_SEED`, or chance. Scenarios print it, so that a run can be
-/// repeated.
+/// The seed of everything that a scenario leaves to chance: `E2E_SEED`, or a random one. Scenarios print it, so that a
+/// run can be repeated.
 ///
 /// # Errors
 /// When `E2E_SEED` is not a number.
@@ -125,12 +124,14 @@ pub fn seed() -> Result<u64> {
     }
 }
 
-/// The `main` of a test program: runs the scenarios that the arguments ask for. `share` makes what those of one lane share.
+/// The `main` of a test program: runs the scenarios that the arguments select. `share` makes what the scenarios of one
+/// lane share.
 pub fn run<S>(scenarios: Vec<Scenario<S>>, share: impl FnOnce(World) -> Result<S>) -> ExitCode {
     prepare_and_run(|_, _| Ok(()), scenarios, share)
 }
 
-/// The same, after `prepare` has made outside what the wanted scenarios, whose names it is given, need beyond the real parts.
+/// The same, but calls `prepare` outside first, with the names of the wanted scenarios. It makes what they need beyond
+/// the real parts.
 pub fn prepare_and_run<S>(
     prepare: impl FnOnce(&Tools, &[&str]) -> Result<()>,
     scenarios: Vec<Scenario<S>>,
@@ -142,7 +143,7 @@ pub fn prepare_and_run<S>(
     report(in_lanes(prepare, scenarios))
 }
 
-/// Whether this process reads from its standard input which scenarios to run.
+/// Whether this process reads the names of the scenarios to run from its standard input.
 pub(crate) fn are_read_from_stdin() -> bool {
     lane::is_this_process()
 }

@@ -1,10 +1,10 @@
-//! Machines and members that are simulated: thousands of them in one process, for what real ones are too heavy for.
+//! Simulated machines and members: thousands of them in one process, for tests that would need too many real ones.
 //!
-//! The program `simulated-infrastructure` takes the place of `local-infrastructure`. Its controllers are the same, so
-//! LocalClusters and LocalMachines go the same way; only what a machine is differs. It reads its bootstrap data like a real
-//! one, issues itself a certificate from the CA in there, and serves TLS on an address of its own. There it answers what etcd
-//! answers to the questions of this project. Nothing is stored, and members do not speak to each other: what they agree on is
-//! a state in the memory of the process.
+//! The program `simulated-infrastructure` runs in place of `local-infrastructure`. Its controllers are the same, so
+//! LocalClusters and LocalMachines are handled in the same way; only the machines differ. A simulated machine reads its
+//! bootstrap data like a real one, issues itself a certificate from the CA in there, and serves TLS at its own address.
+//! It answers this project's requests as etcd would. Nothing is stored, and members do not talk to each other: their
+//! consensus is a state in the memory of the process.
 //!
 //! `docs/testbed.md` says what such a member does not do.
 
@@ -31,11 +31,11 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Version of the etcd that members are like.
+/// The version of etcd that members report.
 pub const VERSION: &str = "3.6.16";
-/// The network of simulated machines, beside that of the bridge.
+/// The network of simulated machines, in addition to that of the bridge.
 pub const SUBNET: &str = "10.78.0.0/16";
-/// How often frozen machines are looked up.
+/// How often the list of frozen machines is read.
 const LOOKS: Duration = Duration::from_millis(200);
 
 /// Arguments of the program.
@@ -53,10 +53,10 @@ pub struct Arguments {
     pub subnet: Subnet,
 }
 
-/// Runs the controllers, the machines and their members until SIGTERM. Machines end with it.
+/// Runs the controllers, the machines and their members until SIGTERM. The machines end with it.
 ///
 /// # Errors
-/// If the management cluster cannot be spoken to, or this world's network cannot be changed.
+/// If the management cluster cannot be reached, or this world's network cannot be changed.
 pub async fn run(arguments: Arguments) -> Result<()> {
     let Arguments { kubeconfig, state_dir, subnet } = arguments;
     local_infrastructure::run::log(local_infrastructure::run::LogFormat::Text);
@@ -79,10 +79,10 @@ pub async fn run(arguments: Arguments) -> Result<()> {
     local_infrastructure::run::serve(&kubeconfig, || Ok((Arc::new(fleet.clone()), fleet.changes()))).await
 }
 
-/// Has this world answer at every address of a network, without an interface address for each.
+/// Lets this world answer at every address of a network, without an interface address for each.
 ///
 /// # Errors
-/// When `ip` cannot do it; the error has its words.
+/// When `ip` fails. The error has its output.
 pub fn serve_at(subnet: &Subnet) -> Result<()> {
     let subnet = subnet.to_string();
     output(Command::new("ip").args(["route", "replace", "local", &subnet, "dev", "lo"]))
@@ -90,7 +90,7 @@ pub fn serve_at(subnet: &Subnet) -> Result<()> {
     Ok(())
 }
 
-/// Each member has a file descriptor for itself, and one for each connection.
+/// Each member needs a file descriptor for itself, and one for each connection.
 fn open_many_files() -> Result<()> {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;

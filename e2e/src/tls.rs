@@ -1,4 +1,4 @@
-//! Both sides of TLS, from texts in PEM, and certificates of an etcd cluster's own CA.
+//! TLS servers and clients from PEM texts, and certificates of an etcd cluster's own CA.
 
 use anyhow::{Context, Result};
 use rcgen::{
@@ -30,7 +30,7 @@ pub struct Authority {
 }
 
 impl Authority {
-    /// The one with this certificate and key.
+    /// The authority with this certificate and key.
     ///
     /// # Errors
     /// When a text cannot be used.
@@ -40,7 +40,7 @@ impl Authority {
         Ok(Self { certificate: certificate.to_owned(), issuer })
     }
 
-    /// A new one of this name, with its key.
+    /// A new authority with this name, and its key.
     ///
     /// # Errors
     /// When no certificate can be made.
@@ -55,7 +55,7 @@ impl Authority {
         Ok((Self::from_pem(&certificate, &key)?, key))
     }
 
-    /// A member's identity, with which it serves clients at an address, and is a client of other members.
+    /// A member's identity. With it, the member serves clients at an address, and is a client of other members.
     ///
     /// # Errors
     /// When no certificate can be made.
@@ -64,7 +64,7 @@ impl Authority {
         self.issue(name, vec![address.to_string()], usages, None)
     }
 
-    /// A member's identity for these names and addresses, which expires on this day: year, month and day.
+    /// A member's identity for these names and addresses. It expires on this day: year, month and day.
     ///
     /// # Errors
     /// When no certificate can be made.
@@ -102,8 +102,8 @@ impl Authority {
     }
 }
 
-/// A server with this certificate. With `clients`, the certificate of an authority, clients have to show one of its own.
-/// `protocols` are those of ALPN, the best first.
+/// A TLS server with this certificate. With `clients`, the certificate of an authority, clients have to present a
+/// certificate of that authority. `protocols` are those of ALPN, in order of preference.
 ///
 /// # Errors
 /// When a text cannot be used.
@@ -122,7 +122,8 @@ pub fn acceptor(own: &Identity, clients: Option<&str>, protocols: &[&[u8]]) -> R
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
 
-/// A client that trusts this authority, and shows this certificate if there is one. It speaks `protocol` if there is one.
+/// A TLS client that trusts this authority. It presents the certificate `own`, if there is one, and speaks `protocol`,
+/// if there is one.
 ///
 /// # Errors
 /// When a text cannot be used.

@@ -1,8 +1,8 @@
-//! The real parts: where they are, and how they are made when they are not there yet.
+//! The real parts: where they are, and how missing ones are built.
 //!
-//! Every directory under `e2e/tools/` is a Go module of ours that pins what it builds in `go.mod` and `go.sum`. What it
-//! builds is kept under a name that is the hash of everything it is built from, so a changed pin is a new directory and an
-//! unchanged one costs nothing.
+//! Every directory under `e2e/tools/` is a Go module of ours that pins what it builds in `go.mod` and `go.sum`. The
+//! cache keeps what a module builds under the hash of everything it is built from. So a changed pin leads to a new
+//! directory, and an unchanged one costs nothing.
 
 mod build;
 mod cluster_api;
@@ -60,7 +60,8 @@ pub struct Tools {
     pub cluster_api: ClusterApi,
     /// Version of etcd that [`Tools::releases`] holds, without a leading `v`.
     pub etcd_version: String,
-    /// Release archives for machines: `etcd/v<version>/etcd-v<version>-linux-<arch>.tar.gz`, each with a `.sha256` beside it.
+    /// Release archives for machines: `etcd/v<version>/etcd-v<version>-linux-<arch>.tar.gz`, each with a `.sha256`
+    /// beside it.
     pub releases: PathBuf,
 }
 
@@ -74,7 +75,7 @@ impl Tools {
     /// # Errors
     /// When Go is not there, a build fails, or `KUBEBUILDER_ASSETS` lacks one of its three programs.
     pub fn ensure() -> Result<Self> {
-        // Looked at before anything is built: a wrong directory should be heard of at once.
+        // Checked before anything is built, so that a wrong directory is reported without delay.
         let assets = Assets::named(std::env::var_os("KUBEBUILDER_ASSETS"))?;
         let etcd = build::ensure(&ETCD_3_6, &|_| true)?;
         let kubernetes =
@@ -110,7 +111,7 @@ impl Tools {
     }
 }
 
-/// The programs that `KUBEBUILDER_ASSETS` carries.
+/// The programs in `KUBEBUILDER_ASSETS`.
 struct Assets {
     etcd: PathBuf,
     kube_apiserver: PathBuf,
@@ -120,7 +121,7 @@ struct Assets {
 impl Assets {
     const NAMES: [&str; 3] = ["etcd", "kube-apiserver", "kubectl"];
 
-    /// Those in the directory that the variable names, if it names one.
+    /// The programs in the directory that the variable names; `None` if it is not set.
     fn named(variable: Option<OsString>) -> Result<Option<Self>> {
         variable.filter(|value| !value.is_empty()).map(|directory| Self::find(Path::new(&directory))).transpose()
     }

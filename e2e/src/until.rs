@@ -6,10 +6,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow};
 
-/// Time between two looks. Short beside anything worth waiting for, long beside what one look costs.
+/// Time between two checks: short compared to anything worth waiting for, long compared to what one check costs.
 const INTERVAL: Duration = Duration::from_millis(50);
 
-/// What must not be seen on the way, not even once: it ends [`until`], which otherwise takes every error for "not yet".
+/// A state that must not occur while a test waits, not even once. It ends [`until`], which treats every other error as
+/// "not yet".
 ///
 /// ```ignore
 /// ensure!(voters >= 3, Broken(format!("{voters} voters")));
@@ -25,14 +26,14 @@ impl Display for Broken {
 
 impl Error for Broken {}
 
-/// Looks again and again until `check` answers something, and gives that.
+/// Calls `check` again and again until it returns a value, and returns that.
 ///
-/// `Ok(None)` means not yet. So does an error that is not [`Broken`]: a server that is being restarted is a reason to look
-/// again, and `bail!("phase is {phase}")` is the way to say how far things are. When `timeout` has passed, the last of those
-/// is what the error tells.
+/// `Ok(None)` means not yet. So does an error other than [`Broken`]: a server that is being restarted is a reason to
+/// check again, and `bail!("phase is {phase}")` reports how far things are. If `timeout` passes, the error contains the
+/// last of these errors.
 ///
 /// # Errors
-/// When `timeout` passes first. A look that hangs counts as well. When something is [`Broken`], at once.
+/// When `timeout` passes first, even while a check hangs. When a check returns [`Broken`]: immediately.
 pub async fn until<T>(
     what: impl Display,
     timeout: Duration,

@@ -29,15 +29,15 @@ pub const BRIDGE: &str = "cape0";
 pub const ADDRESS: &str = "10.77.0.1";
 /// Prefix length of the network on [`BRIDGE`].
 pub const PREFIX_LENGTH: u8 = 16;
-/// A memory file system of the world's own. Overlay mounts of `/` can have their upper directories here, which they
-/// cannot have anywhere below `/` itself.
+/// A memory file system of the world's own. Overlay mounts of `/` can have their upper directories here, but not
+/// anywhere below `/` itself.
 pub const STATE: &str = "/run/world";
 
-/// Which of the three this process is. Unset means outside.
+/// Which of the three processes this is. Unset means outside.
 const STAGE: &str = "CAPE_WORLD_STAGE";
 /// The directory for logs, chosen outside.
 const LOGS: &str = "CAPE_WORLD_LOGS";
-/// The real parts as JSON, found outside: inside there is no network to build them with.
+/// The real parts as JSON, found outside: inside, there is no network with which to build them.
 const TOOLS: &str = "CAPE_WORLD_TOOLS";
 /// The name of the world's control group.
 const CGROUP: &str = "CAPE_WORLD_CGROUP";
@@ -45,7 +45,7 @@ const CGROUP: &str = "CAPE_WORLD_CGROUP";
 const INIT: &str = "init";
 const INSIDE: &str = "inside";
 
-/// Whether the kernel has IPv6, and gives it to new interfaces.
+/// Whether the kernel has IPv6, and enables it on new interfaces.
 #[must_use]
 pub fn has_ipv6() -> bool {
     std::fs::read_to_string("/proc/sys/net/ipv6/conf/default/disable_ipv6").is_ok_and(|disabled| disabled.trim() == "0")
@@ -59,20 +59,20 @@ pub struct World {
     cgroup: String,
 }
 
-/// Runs `run` in a world of its own and gives its exit code: this process may be the one outside, which starts this
+/// Runs `run` in a world of its own and returns its exit code. If this process is the one outside, it starts this
 /// program again with the same arguments and waits.
 ///
 /// The logs of a run that fails are kept, and their directory is printed. It is `e2e-logs/<program>-<process id>` in
 /// cargo's target directory, or in the directory that `E2E_LOGS` names; with `E2E_KEEP_LOGS` set it always stays.
 ///
-/// `SIGINT`, `SIGTERM` and `SIGHUP` to the process outside reach the one inside, once. After 20 s, or at the second
-/// signal, everything is killed.
+/// `SIGINT`, `SIGTERM` and `SIGHUP` to the process outside reach the one inside, once. After 20 s, or at a second
+/// `SIGINT` or `SIGTERM`, everything is killed.
 pub fn enter_or_run(run: impl FnOnce(World) -> ExitCode) -> ExitCode {
     prepare_and_run(|_| Ok(()), |world| Ok(run(world)))
 }
 
-/// The same, after `prepare` has made outside, where there is a network, what the inside needs beyond the real parts. An
-/// error of either is printed, and fails the program.
+/// The same, but calls `prepare` first. It runs outside, where there is a network, and makes what the inside needs
+/// beyond the real parts. An error of either is printed, and fails the program.
 pub fn prepare_and_run(
     prepare: impl FnOnce(&Tools) -> Result<()>,
     run: impl FnOnce(World) -> Result<ExitCode>,
@@ -96,10 +96,10 @@ impl World {
         Ok(Self { logs: PathBuf::from(variable(LOGS)?), tools, cgroup: variable(CGROUP)? })
     }
 
-    /// The same world, in which Cluster API is of another release.
+    /// The same world with another release of Cluster API.
     ///
     /// # Errors
-    /// When its managers have not been built outside.
+    /// When the managers of that release have not been built outside.
     pub fn with_cluster_api(&self, release: Release) -> Result<Self> {
         Ok(Self { tools: self.tools.clone().with_cluster_api(release)?, ..self.clone() })
     }
@@ -114,12 +114,12 @@ impl World {
         &self.tools
     }
 
-    /// Name of the control group that containers go into. Nobody has to remove it.
+    /// Name of the control group for containers. The world removes it.
     pub fn cgroup(&self) -> &str {
         &self.cgroup
     }
 
-    /// A directory of the world's own memory file system ([`STATE`]), made if it is not there.
+    /// A directory in the world's own memory file system ([`STATE`]), created if it does not exist.
     ///
     /// # Errors
     /// When memory is used up, or something else has the name.

@@ -1,5 +1,5 @@
-//! A clock that only our manager has, and that jumps: by libfaketime, which stands between a program and what tells it
-//! the time. How much time passes stays right, as it does when somebody sets a computer's clock.
+//! A clock that jumps, for our manager alone. It uses libfaketime, which intercepts the calls by which a program reads
+//! the time. Elapsed time stays correct, as it does when a person sets a computer's clock.
 
 use super::Bed;
 use crate::process::output;
@@ -9,9 +9,9 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// Where distributions have it, below a directory for each architecture.
+/// Where distributions install libfaketime, below a directory for each architecture.
 const LIBRARY: &str = "faketime/libfaketimeMT.so.1";
-/// How much what `date` says may differ from what is wanted, in seconds: it is asked twice.
+/// How far the clock may be from what is wanted, in seconds. Two calls of `date`, one after the other, measure it.
 const TWO_LOOKS: i64 = 3;
 
 /// A clock that is set by a file.
@@ -21,10 +21,10 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// One that is right.
+    /// A clock that shows the computer's time.
     ///
     /// # Errors
-    /// When libfaketime is not installed, or shows no other time: then nothing would be shown.
+    /// When libfaketime is not installed, or the clock shows another time than the computer's.
     pub fn right(world: &World) -> Result<Self> {
         let directories = fs::read_dir("/usr/lib").context("read /usr/lib")?;
         let mut found = directories.filter_map(|entry| Some(entry.ok()?.path().join(LIBRARY)));
@@ -36,7 +36,8 @@ impl Clock {
         Ok(clock)
     }
 
-    /// Sets it to so many seconds ahead of the computer's, or behind. The manager sees that within a second.
+    /// Sets the clock to `ahead` seconds ahead of the computer's, or behind it if `ahead` is negative. The manager sees
+    /// that within a second.
     ///
     /// # Errors
     /// When it shows another time.
@@ -49,7 +50,7 @@ impl Clock {
         Ok(())
     }
 
-    /// What gives a program this clock. Only the time of day is another one.
+    /// The environment variables that give a program this clock. They change only the time of day.
     fn environment(&self) -> [(&'static str, PathBuf); 5] {
         [
             ("LD_PRELOAD", self.library.clone()),
@@ -62,10 +63,10 @@ impl Clock {
 }
 
 impl Bed {
-    /// As [`Bed::start_manager`], with a clock of its own.
+    /// Like [`Bed::start_manager`], with this clock.
     ///
     /// # Errors
-    /// As there, and when the manager has not got the clock.
+    /// As there, and when the manager has not loaded libfaketime.
     pub async fn start_manager_with_clock(&mut self, index: usize, clock: &Clock) -> Result<()> {
         let command = self.manager_command(index)?.arg("--leader-elect=false");
         let command = clock.environment().into_iter().fold(command, |command, (name, value)| command.env(name, value));
@@ -77,7 +78,7 @@ impl Bed {
     }
 }
 
-/// What time it is by this command.
+/// The time that this command prints, in seconds since 1970.
 fn seconds(date: &mut Command) -> Result<i64> {
     output(date.arg("+%s"))?.trim().parse().context("date does not say a time")
 }

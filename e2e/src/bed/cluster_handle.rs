@@ -1,4 +1,4 @@
-//! Looking at a cluster: what scenarios and the demo ask about.
+//! Access to the objects of a cluster, for scenarios and the demo.
 
 mod control_plane;
 mod deletion;
@@ -15,7 +15,7 @@ use super::Manifests;
 use crate::until::until;
 use std::time::Duration;
 
-/// The kinds of Cluster API that scenarios look at, with their groups.
+/// The kinds that scenarios use, with their groups and versions.
 const KINDS: [(&str, &str, &str); 17] = [
     ("Cluster", "cluster.x-k8s.io", "v1beta2"),
     ("Machine", "cluster.x-k8s.io", "v1beta2"),
@@ -56,14 +56,14 @@ fn resource(kind: &str) -> ApiResource {
     ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind))
 }
 
-/// The first address that a Machine or LocalMachine tells.
+/// The first address in the status of a Machine or LocalMachine.
 #[must_use]
 pub fn first_address(machine: &DynamicObject) -> Option<&str> {
     machine.data["status"]["addresses"][0]["address"].as_str()
 }
 
 impl ClusterHandle {
-    /// That of the cluster that these documents make.
+    /// The handle of the cluster that these documents make.
     #[must_use]
     pub fn new(client: &Client, manifests: &Manifests) -> Self {
         Self {
@@ -75,30 +75,30 @@ impl ClusterHandle {
         }
     }
 
-    /// The same, at an EtcdCluster of another name.
+    /// The same handle, with another EtcdCluster.
     #[must_use]
     pub fn with_etcd(mut self, name: &str) -> Self {
         name.clone_into(&mut self.etcd);
         self
     }
 
-    /// Objects of a kind, by its name.
+    /// The objects of a kind in this namespace.
     ///
     /// # Panics
-    /// For a kind that is not known here: a scenario that is written wrongly.
+    /// For an unknown kind, which is a mistake in the scenario.
     #[must_use]
     pub fn api(&self, kind: &str) -> Api<DynamicObject> {
         Api::namespaced_with(self.client.clone(), &self.namespace, &resource(kind))
     }
 
-    /// A look at no cluster, for questions about all of them.
+    /// A handle of no cluster, for requests about all of them.
     #[must_use]
     pub fn anywhere(client: &Client) -> Self {
         let none = String::new;
         Self { client: client.clone(), namespace: none(), cluster: none(), etcd: none(), control_plane: none() }
     }
 
-    /// The same, in a namespace.
+    /// The same handle, in this namespace.
     #[must_use]
     pub fn within(mut self, namespace: Option<String>) -> Self {
         self.namespace = namespace.unwrap_or_default();
@@ -126,7 +126,7 @@ impl ClusterHandle {
         Api::namespaced(self.client.clone(), &self.namespace)
     }
 
-    /// Makes the namespace.
+    /// Makes a namespace.
     ///
     /// # Errors
     /// When it is refused.
@@ -150,7 +150,7 @@ impl ClusterHandle {
     /// Waits until the EtcdCluster is ready.
     ///
     /// # Errors
-    /// When it is not in time; the error says what it waits for.
+    /// When it is not ready in time; the error says what it is waiting for.
     pub async fn until_ready(&self, timeout: Duration) -> Result<EtcdClusterStatus> {
         until(format!("EtcdCluster {} is ready", self.etcd), timeout, async || {
             let status = self.status().await?;
@@ -162,10 +162,10 @@ impl ClusterHandle {
         .await
     }
 
-    /// Waits until a condition of the EtcdCluster has this status and reason, and gives its message.
+    /// Waits until a condition of the EtcdCluster has this status and reason, and returns its message.
     ///
     /// # Errors
-    /// When it has not in time; the error says what it has.
+    /// When that does not happen in time; the error says what the condition is.
     pub async fn until_condition(&self, type_: &str, status: &str, reason: &str, timeout: Duration) -> Result<String> {
         until(format!("condition {type_} of {} is {status} {reason}", self.etcd), timeout, async || {
             let seen = self.status().await?;
@@ -182,7 +182,7 @@ impl ClusterHandle {
     /// Waits until every member is healthy, and one leads.
     ///
     /// # Errors
-    /// When that is not so in time; the error has the conditions.
+    /// When that does not happen in time; the error has the conditions.
     pub async fn until_all_are_well(&self, timeout: Duration) -> Result<()> {
         until(format!("all members of {} in {} are well", self.etcd, self.namespace), timeout, async || {
             let status = self.status().await?;
@@ -253,10 +253,10 @@ impl ClusterHandle {
         Ok(())
     }
 
-    /// Waits until nothing of a cluster's life is left: no Machine, config, infrastructure, Secret, lock.
+    /// Waits until nothing of a cluster is left in the namespace: no object of these kinds, no Secret, no ConfigMap.
     ///
     /// # Errors
-    /// When something is, with its name.
+    /// When something is left after this time; the error names it.
     pub async fn until_nothing_is_left(&self, kinds: &[&str], timeout: Duration) -> Result<()> {
         until(format!("nothing is left in {}", self.namespace), timeout, async || {
             let mut left = Vec::new();

@@ -1,4 +1,5 @@
-//! The documents of `examples/local/`, under other names and with changes: what scenarios apply.
+//! The documents that scenarios apply: those of `examples/local/`, under other names and with
+//! changes.
 
 use super::repository;
 use crate::apply::{apply_object, documents};
@@ -28,7 +29,8 @@ impl Manifests {
         Self::of(EXAMPLE, namespace, name)
     }
 
-    /// The same for another example of this repository, whose cluster is called `demo` too.
+    /// The cluster of another example of this repository, called `name` in `namespace`. In the
+    /// example, it has to be called `demo`.
     ///
     /// # Errors
     /// When the example cannot be read.
@@ -57,7 +59,7 @@ impl Manifests {
         self
     }
 
-    /// Leaves out every document that `unwanted` says yes to.
+    /// Leaves out every document for which `unwanted` returns true.
     #[must_use]
     pub fn without(mut self, unwanted: impl Fn(&Value) -> bool) -> Self {
         self.documents.retain(|document| !unwanted(document));
@@ -103,7 +105,7 @@ impl Manifests {
     /// The first document of a kind.
     ///
     /// # Panics
-    /// When there is none: a scenario that is written wrongly.
+    /// When there is none, which is a mistake in the scenario.
     pub fn document(&mut self, kind: &str) -> &mut Value {
         let found = self.documents.iter_mut().find(|document| document["kind"] == kind);
         found.unwrap_or_else(|| panic!("the example has no {kind}"))

@@ -1,8 +1,10 @@
-//! A control plane of a kind that only this test bed has. Cluster API's own never rolls out here, since no machine can
-//! run what kubeadm makes. This one keeps the contract that any kind may keep: it takes etcd's endpoints from its object,
-//! runs real API servers with them, replaces these when the endpoints change, and counts them in its status.
+//! A control plane of a kind that only this test bed has. Cluster API's own control plane never rolls out here, because
+//! no machine can run what kubeadm makes. The stub keeps the contract that any kind of control plane may keep: it takes
+//! etcd's endpoints from its object, runs real API servers with them, replaces the API servers when the endpoints
+//! change, and counts them in its status.
 //!
-//! Its API servers have no Machines, and it publishes no kubeconfig: Cluster API does not reach the workload cluster.
+//! Its API servers have no Machines, and it publishes no kubeconfig, so Cluster API does not reach the workload
+//! cluster.
 
 mod balancer;
 mod provider;
@@ -33,33 +35,33 @@ pub(super) const USER: &str = "control-plane-stub";
 
 /// The provider of one control plane. Dropping it kills its API servers.
 pub struct ControlPlaneStub {
-    /// The kubeconfig of an administrator of its API servers: each connection goes to one that is ready.
+    /// An administrator's kubeconfig for its API servers. Each connection goes to an API server that is ready.
     pub kubeconfig: PathBuf,
     behaviour: watch::Sender<Behaviour>,
     seen: watch::Receiver<Seen>,
     task: JoinHandle<()>,
 }
 
-/// What a control plane has.
+/// The state of a control plane.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
     /// How many API servers are wanted.
     pub wanted: usize,
-    /// Endpoints of each that runs, the oldest first.
+    /// Endpoints of each running API server, oldest first.
     pub servers: Vec<Vec<String>>,
-    /// How many of these are ready.
+    /// How many of the running API servers are ready.
     pub ready: usize,
-    /// How many have been started so far.
+    /// How many API servers have been started so far.
     pub started: usize,
-    /// What hinders it, if anything does.
+    /// The error of the last turn, if it failed.
     pub trouble: Option<String>,
 }
 
 impl ControlPlaneStub {
-    /// Begins to look after the control plane of a cluster, whose object is there.
+    /// Starts the provider of a cluster's control plane. The control plane's object has to exist.
     ///
     /// # Errors
-    /// When it cannot get at the management plane, or has no place for its API servers.
+    /// When it cannot connect to the management plane, or cannot prepare the files and the port of its API servers.
     pub async fn start(bed: &Bed, handle: &ClusterHandle) -> Result<Self> {
         let handle = ClusterHandle { client: bed.plane.client_for(USER).await?, ..handle.clone() };
         let workload = Workload::at(bed.world(), &format!("control-plane-{}", handle.namespace))?;
@@ -72,22 +74,22 @@ impl ControlPlaneStub {
         Ok(Self { kubeconfig, behaviour, seen, task: tokio::spawn(provider.run(news)) })
     }
 
-    /// From now on it goes about other endpoints like this.
+    /// Sets how the control plane reacts to changed endpoints from now on.
     pub fn behave(&self, behaviour: Behaviour) {
         self.behaviour.send_replace(behaviour);
     }
 
-    /// What it has.
+    /// The state of the control plane after the last turn.
     #[must_use]
     pub fn seen(&self) -> Seen {
         self.seen.borrow().clone()
     }
 
-    /// Waits until all its API servers are there and ready, and all were started with these endpoints, a list with
-    /// commas.
+    /// Waits until all wanted API servers run and are ready, and all were started with these endpoints, which are a
+    /// list with commas.
     ///
     /// # Errors
-    /// When they are not in time.
+    /// When that does not happen in time.
     pub async fn until_all_use(&self, endpoints: &str, timeout: Duration) -> Result<()> {
         let endpoints: Vec<&str> = endpoints.split(',').collect();
         until(format!("every API server uses {endpoints:?}"), timeout, async || {
@@ -102,7 +104,7 @@ impl ControlPlaneStub {
     /// Waits until its object is gone, and its API servers with it.
     ///
     /// # Errors
-    /// When they are not in time.
+    /// When that does not happen in time.
     pub async fn until_gone(&self, timeout: Duration) -> Result<()> {
         until("the control plane is gone", timeout, async || {
             ensure!(self.task.is_finished(), "there is {:?}", self.seen());
@@ -119,7 +121,7 @@ impl Drop for ControlPlaneStub {
 }
 
 impl Manifests {
-    /// Gives the Cluster a control plane of this kind, with so many API servers, in the place of kubeadm's.
+    /// Replaces the Cluster's KubeadmControlPlane by a stub with `replicas` API servers.
     #[must_use]
     pub fn with_control_plane_stub(self, replicas: usize) -> Self {
         let name = self.control_plane();
@@ -140,7 +142,7 @@ impl Manifests {
     }
 }
 
-/// The CRD. Its annotation is all that the Cluster hook has to know.
+/// The CRD. The Cluster hook needs only its annotation, which says where the spec has the external etcd.
 pub(super) fn crd() -> Value {
     let any = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
     let singular = KIND.to_lowercase();

@@ -1,5 +1,5 @@
-//! Members that lose their data, or get an older copy back; and whether the others keep theirs. The same for every
-//! infrastructure.
+//! Faults in which a member loses its data or gets an older copy of it back, and checks that the other members keep
+//! theirs. They work on every infrastructure.
 
 use crate::process::output;
 use crate::until::until;
@@ -10,39 +10,39 @@ use std::path::PathBuf;
 use std::process::Output;
 use std::time::{Duration, Instant};
 
-/// The wrapper that etcdadm leaves on every machine.
+/// The wrapper of etcdctl that etcdadm installs on every machine.
 const ETCDCTL: &str = "/opt/bin/etcdctl.sh";
-/// What begins every key of [`Keys`].
+/// The prefix of every key of [`Keys`].
 const PREFIX: &str = "/kept/";
-/// How long a member takes at most until it serves after a restart, on a busy computer.
+/// How long a member may take to serve after a restart, on a busy computer.
 const SERVES: Duration = Duration::from_secs(60);
-/// How long a run of the bootstrap commands may take that ought to be refused at once.
+/// How long a repeated run of the bootstrap commands may take. It should be refused immediately.
 const REFUSAL: Duration = Duration::from_secs(30);
 
-/// A machine with a member of etcd on it, and what can happen to the two.
+/// A machine with a member of etcd on it, and the faults that can happen to them.
 #[expect(async_fn_in_trait, reason = "scenarios run on one thread")]
 pub trait Host {
     /// Its name, for messages.
     fn name(&self) -> &str;
-    /// Runs a program inside. That it fails is in its exit status.
+    /// Runs a program on the machine. If the program fails, only the exit status says so.
     async fn run(&self, command: &[&str]) -> Result<Output>;
-    /// Shuts it down in good order and starts it again.
+    /// Shuts the machine down cleanly, and starts it again.
     async fn reboot(&self) -> Result<()>;
-    /// Shuts it down in good order.
+    /// Shuts the machine down cleanly.
     async fn power_off(&self) -> Result<()>;
-    /// Starts it.
+    /// Starts the machine.
     async fn power_on(&self) -> Result<()>;
-    /// Pulls the plug, takes etcd's data away, and starts it again.
+    /// Cuts the power, removes etcd's data, and starts the machine again.
     async fn rob_disk(&self) -> Result<()>;
     /// Deletes etcd's data directory, whether the machine runs or not.
     async fn delete_data(&self) -> Result<()>;
     /// Saves a copy of etcd's data directory.
     async fn save_data(&self) -> Result<()>;
-    /// Where that copy lies, seen from here.
+    /// The path of the saved copy on this computer.
     fn saved_data(&self) -> PathBuf;
-    /// Pulls the plug, replaces etcd's data by the saved copy, and starts it again.
+    /// Cuts the power, replaces etcd's data by the saved copy, and starts the machine again.
     async fn put_back_data(&self) -> Result<()>;
-    /// Runs the commands of its bootstrap data again, which may take so long.
+    /// Runs the commands of the machine's bootstrap data again, for at most this time.
     async fn rerun_bootstrap(&self, time: Duration) -> Result<Output>;
 }
 
@@ -93,19 +93,19 @@ impl Host for Machine {
     }
 }
 
-/// How a member loses what it has voted for.
+/// How a member loses the record of its votes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DataLoss {
     /// Its machine crashes, and comes back with an empty data disk.
     RobbedDisk,
-    /// Somebody deletes the data directory while etcd runs. Then etcd crashes.
+    /// The data directory is deleted while etcd runs. Then etcd crashes.
     DeletedDirectory,
-    /// Somebody deletes the data directory while the machine is off.
+    /// The data directory is deleted while the machine is off.
     DeletedWhileOff,
-    /// A copy of the data directory is put back that was taken before the member's last start.
+    /// The data directory is replaced by a copy that was taken before the member's last start.
     OlderCopy,
-    /// A copy of the data directory is put back that was taken after the member's last start, while etcd ran. Then it
-    /// was stopped in good order.
+    /// The data directory is replaced by a copy that was taken after the member's last start, while etcd ran. After the
+    /// copy, etcd was stopped cleanly.
     CopyFromBeforeStop,
 }
 
@@ -114,13 +114,14 @@ impl DataLoss {
     pub const ALL: [Self; 5] =
         [Self::RobbedDisk, Self::DeletedDirectory, Self::DeletedWhileOff, Self::OlderCopy, Self::CopyFromBeforeStop];
 
-    /// Whether a copy of the data is saved before, and put back.
+    /// Whether a saved copy of the data is put back.
     #[must_use]
     pub fn is_by_a_copy(self) -> bool {
         matches!(self, Self::OlderCopy | Self::CopyFromBeforeStop)
     }
 
-    /// What has to happen long before: a copy is saved, and for [`Self::OlderCopy`] the member is restarted once.
+    /// What has to happen well before: saves a copy if one is put back, and for [`Self::OlderCopy`] restarts the member
+    /// once.
     ///
     /// # Errors
     /// When the machine cannot be used, or its member does not serve again.
@@ -135,7 +136,7 @@ impl DataLoss {
         Ok(())
     }
 
-    /// Lets it happen. Afterwards the machine runs, and its etcd would like to.
+    /// Makes the loss happen. Afterwards the machine runs and tries to start etcd.
     ///
     /// # Errors
     /// When the machine cannot be used.
@@ -159,11 +160,11 @@ impl DataLoss {
         }
     }
 
-    /// Checks that etcd has not begun again on this machine, not even for a moment between two looks: where the data is
-    /// lost it has made no log, and where an older copy lies it has added nothing to its log.
+    /// Checks that etcd has not started again on this machine, not even for a moment between two probes. If the data
+    /// was lost, etcd has made no WAL. If an older copy was put back, etcd has added nothing to its WAL.
     ///
     /// # Errors
-    /// When it has.
+    /// When etcd has started again.
     pub async fn has_left_no_trace(self, host: &impl Host) -> Result<()> {
         let log = said(host, &["sh", "-c", &sums("/var/lib/etcd")]).await?;
         if self.is_by_a_copy() {
@@ -189,11 +190,12 @@ impl fmt::Display for DataLoss {
     }
 }
 
-/// Checks that the member never comes back by itself, whatever happens to its machine: it is waited for, the bootstrap commands
-/// are run again, the machine reboots. It answers nobody, and `loss` leaves no trace of another beginning.
+/// Checks that the member never comes back by itself: not while it is left alone, not after another run of the
+/// bootstrap commands, and not after a reboot. The member has to stay silent for the time `each` after each of these,
+/// and etcd must not have started again according to `loss`.
 ///
 /// # Errors
-/// When it answers, or its etcd has begun again.
+/// When the member answers, or etcd has started again.
 pub async fn never_comes_back(host: &impl Host, loss: DataLoss, each: Duration) -> Result<()> {
     stays_silent(host, each).await.context("while it is left alone")?;
     let again = host.rerun_bootstrap(REFUSAL).await?;
@@ -206,17 +208,18 @@ pub async fn never_comes_back(host: &impl Host, loss: DataLoss, each: Duration) 
     loss.has_left_no_trace(host).await
 }
 
-/// Ends etcd as a crash does: whatever runs it starts it again.
+/// Kills etcd, as a crash would. Its service starts it again.
 const CRASH: &str =
     "for p in /proc/[0-9]*; do [ \"$(readlink $p/exe)\" != /opt/bin/etcd ] || kill -9 ${p#/proc/}; done";
 
-/// What `timeout` exits with when time is up.
+/// The exit status of `timeout` when the time is up.
 const TIMED_OUT: i32 = 124;
 
-/// Checks again and again for so long that the member of this machine answers nobody, not even with what it has itself.
+/// Checks repeatedly, for this time, that the member on this machine does not answer, not even a serializable read of
+/// its own data.
 ///
 /// # Errors
-/// When it answers: the error tells what.
+/// When it answers; the error says after which time, and how many keys the member has.
 pub async fn stays_silent(host: &impl Host, time: Duration) -> Result<()> {
     let begun = Instant::now();
     loop {
@@ -238,7 +241,7 @@ pub async fn stays_silent(host: &impl Host, time: Duration) -> Result<()> {
     }
 }
 
-/// Waits until the member of this machine serves, with a quorum behind it.
+/// Waits until the member on this machine serves a linearizable read, which takes a quorum.
 ///
 /// # Errors
 /// When it does not in time.
@@ -249,12 +252,12 @@ pub async fn serves(host: &impl Host) -> Result<()> {
     .await
 }
 
-/// Keys that were written, each acknowledged.
+/// How many keys were written, each acknowledged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Keys(usize);
 
 impl Keys {
-    /// Writes so many more through the member of `host`.
+    /// Writes `more` keys through the member on `host`.
     ///
     /// # Errors
     /// When a write fails.
@@ -267,10 +270,10 @@ impl Keys {
         Ok(())
     }
 
-    /// Checks, with a linearizable read through the member of `host`, that none is lost.
+    /// Checks, with a linearizable read through the member on `host`, that no key is lost.
     ///
     /// # Errors
-    /// When one is, or the member does not answer.
+    /// When a key is lost, or the member does not answer.
     pub async fn are_all_on(&self, host: &impl Host) -> Result<()> {
         let get = [ETCDCTL, "get", PREFIX, "--prefix", "--keys-only", "--consistency=l", "--command-timeout=5s"];
         let answer = host.run(&get).await?;
@@ -282,17 +285,17 @@ impl Keys {
     }
 }
 
-/// A command that prints names and checksums of the files of etcd's log, sorted by name; nothing where there is none.
+/// A command that prints the names and checksums of etcd's WAL files, sorted by name, or nothing if there are none.
 fn sums(data: &str) -> String {
     format!(
         "if cd '{data}/member/wal' 2>/dev/null; then for f in *.wal; do [ ! -e \"$f\" ] || sha256sum \"$f\"; done; fi"
     )
 }
 
-/// What a program said that ran inside.
+/// Runs a program on the machine, and returns what it printed.
 ///
 /// # Errors
-/// When it has failed; the error tells what it said.
+/// When it fails; the error has its output.
 pub async fn said(host: &impl Host, command: &[&str]) -> Result<String> {
     let output = host.run(command).await?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -306,10 +309,10 @@ fn done(output: &Output) -> Result<()> {
     Ok(())
 }
 
-/// Does something to a machine, which blocks.
+/// Runs a blocking action on a machine.
 ///
 /// # Errors
-/// What it answers.
+/// The error of the action.
 pub async fn on<T: Send + 'static>(
     machine: &Machine,
     action: impl FnOnce(&Machine) -> local_infrastructure::machine::Result<T> + Send + 'static,

@@ -1,4 +1,4 @@
-//! What people are told: events.
+//! Events, as users see them.
 
 use super::ClusterHandle;
 use crate::until::until;
@@ -8,7 +8,8 @@ use kube::Api;
 use kube::api::ListParams;
 use std::time::Duration;
 
-/// Events come after the status that they are about, on a busy computer a good while.
+/// How long an event may take to appear: events come after the status that they are about, on a busy computer much
+/// later.
 const PUBLISHED: Duration = Duration::from_secs(60);
 
 impl ClusterHandle {
@@ -29,7 +30,7 @@ impl ClusterHandle {
         Ok(list.into_iter().map(line).collect())
     }
 
-    /// Waits until there is a warning about the EtcdCluster, and gives it.
+    /// Waits until there is exactly one warning about the EtcdCluster, and returns it.
     ///
     /// # Errors
     /// When there is none, or more than one: the error has all events about it.
@@ -45,7 +46,7 @@ impl ClusterHandle {
         .await
     }
 
-    /// Warnings about the EtcdCluster, its Machines' configs and their infrastructure: everything of ours.
+    /// The warnings about our objects: the EtcdCluster, and the EtcdadmConfigs and LocalMachines of its Machines.
     ///
     /// # Errors
     /// When they cannot be listed.

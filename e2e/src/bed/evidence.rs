@@ -1,4 +1,4 @@
-//! What is kept of a bed in which a scenario has failed.
+//! The evidence that is kept of a bed in which a scenario has failed.
 
 use super::Bed;
 use crate::evidence::Evidence;
@@ -6,11 +6,11 @@ use crate::plane::Mark;
 use anyhow::Result;
 
 impl Bed {
-    /// Keeps, among the logs of a scenario, what would go with the bed: every object, the requests since `since`, and
-    /// what each machine that is still there has said.
+    /// Keeps, among the logs of a scenario, what would be lost with the bed: every object, the requests since `since`,
+    /// and the output of each machine that still exists.
     ///
     /// # Errors
-    /// With what could not be kept; the rest is.
+    /// With the parts that could not be kept. The other parts are kept.
     pub async fn keep_evidence(&self, scenario: &str, since: Mark) -> Result<()> {
         let world = self.world().with_logs(scenario)?;
         let directory = world.logs();

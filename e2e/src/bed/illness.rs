@@ -1,5 +1,5 @@
-//! What ails a machine that goes on running: a slow network, a slow or a full disk, certificates that have been
-//! replaced. All but certificates ends with the machine's next boot. And a database that is damaged, which stays so.
+//! Faults of a machine that keeps running: a slow network, a slow or full disk, replaced certificates. All of these
+//! except replaced certificates end with the machine's next boot. A damaged database, which is here too, stays damaged.
 
 use super::data::{Host, said};
 use super::lossy_disk;
@@ -14,13 +14,13 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// How much a slow network carries in a second: more than a member that leads sends under the load of scenarios, so that
-/// all of it arrives, later.
+/// The bandwidth of a slow network. It is more than a leader sends under the load of scenarios, so that everything
+/// arrives, but late.
 const SLOW: &str = "1mbit";
-/// Sends what does not fit through a slow network at once, to an address where nobody has to listen.
+/// Sends more than a slow network carries immediately, to an address, `$0`, at which nothing has to listen.
 pub(crate) const BURST: &str = "head -c 8000 /dev/zero > /dev/udp/$0/9";
 
-/// Of a shell: sends etcd a signal, and fails if there is no etcd.
+/// A shell function that sends etcd a signal, and fails if etcd does not run.
 macro_rules! send {
     () => {
         r#"
@@ -35,7 +35,7 @@ send() {
     };
 }
 
-/// Stops etcd for two thirds of the time, for less than an election takes each time.
+/// Freezes etcd for two thirds of the time, each time for less than an election takes.
 pub(crate) const STUTTER: &str = concat!(
     send!(),
     r#"
@@ -48,14 +48,14 @@ while [ -e /run/stutters ]; do
 done
 "#
 );
-/// Begins that, with [`STUTTER`] as its argument.
+/// Runs [`STUTTER`], which is its argument, in the background.
 pub(crate) const BEGIN: &str = "setsid sh -c \"$0\" < /dev/null > /dev/null 2>&1 &";
-/// Ends that, and fails if etcd was not stopped again and again.
+/// Ends [`STUTTER`], and fails if etcd was not frozen again and again.
 pub(crate) const STEADY: &str =
     "rm /run/stutters && sleep 2 && [ $(wc -l < /run/stuttered) -gt 6 ] && rm /run/stuttered";
 
-/// etcd stands still while its log is looked through: what it wrote meanwhile would be lost. dd ends with an error when the
-/// disk is full.
+/// Fills the disk. Holes are dug into the log while etcd is frozen, because what etcd writes meanwhile would be lost.
+/// dd fails when the disk is full, as it should.
 const FILL: &str = concat!(
     send!(),
     r#"
@@ -69,19 +69,20 @@ send CONT || :
 "#
 );
 
-/// As much of etcd's database as has both pages that all the rest is found by, on every architecture: a page has 64 KiB
-/// at most.
+/// The part of etcd's database that contains both meta pages, through which everything else is found, on every
+/// architecture: a page has at most 64 KiB.
 const FIRST_PAGES: u64 = 128 * 1024;
 
-/// Puts a key and a certificate in place of what etcd shows. It reads them for every connection.
+/// Replaces the key and the certificate that etcd presents. etcd reads them for every new connection.
 const REPLACE: &str = "cd /etc/etcd/pki && for kind in key crt; do cp -p $1.$kind new.$kind; done && \
     printf %s \"$2\" > new.key && printf %s \"$3\" > new.crt && mv new.key $1.key && mv new.crt $1.crt";
 
-/// Puts a key and a certificate beside what etcd shows.
+/// Stores a key and a certificate beside those that etcd presents.
 const KEEP: &str = "cd /etc/etcd/pki && for kind in key crt; do cp -p $1.$kind kept.$1.$kind; done && \
     printf %s \"$2\" > kept.$1.key && printf %s \"$3\" > kept.$1.crt";
 
-/// Puts them in the place of what etcd shows, and has it begin again: connections that are open would go on.
+/// Replaces the keys and certificates that etcd presents by the stored ones, and restarts etcd, because open
+/// connections would stay.
 const SHOW: &str = concat!(
     send!(),
     r#"
@@ -97,7 +98,7 @@ send KILL
 /// Slows a machine's network down, in both directions.
 ///
 /// # Errors
-/// When the machine does not run, or nothing is slowed down.
+/// When the machine does not run, or its network is not slower.
 pub fn slow_network(machine: &Machine) -> Done<()> {
     inside(machine, &shape("eth0"))?;
     outside(&shape(&cable(machine)))?;
@@ -115,8 +116,7 @@ pub fn end_slow_network(machine: &Machine) -> Done<()> {
     outside(&["tc", "qdisc", "del", "dev", &cable(machine), "root"])
 }
 
-/// Makes etcd stutter as with a disk that takes long to write: it stands still most of the time, and comes to
-/// everything.
+/// Makes etcd stutter, as it does if its disk is slow: etcd is frozen most of the time, but gets everything done.
 ///
 /// # Errors
 /// When the machine does not run.
@@ -127,22 +127,22 @@ pub fn slow_disk(machine: &Machine) -> Done<()> {
 /// Ends what [`slow_disk`] has begun.
 ///
 /// # Errors
-/// When the machine does not run, or its etcd has not stood still.
+/// When the machine does not run, or its etcd was not frozen.
 pub fn end_slow_disk(machine: &Machine) -> Done<()> {
     inside(machine, &["sh", "-c", STEADY]).map(drop)
 }
 
-/// A command for before etcdadm, which gives the machine of this name a data disk of its own that can be filled: with
-/// room for etcd's log, which is allocated in advance, and for as much beside it as etcdadm asks for. Other machines do
-/// nothing.
+/// A command to run before etcdadm. It gives the machine of this name a separate data disk that can be filled. The disk
+/// has room for etcd's WAL, which is allocated in advance, and for the free space that etcdadm requires. On other
+/// machines the command does nothing.
 #[must_use]
 pub fn small_disk(machine: &str) -> String {
     let mount = "mount -t tmpfs -o size=224m,mode=0700 tmpfs /var/lib/etcd";
     format!("if [ \"$(cat /etc/hostname)\" = {machine} ]; then {mount}; fi")
 }
 
-/// Fills the disk that [`small_disk`] has made, to the last page: with what etcd has reserved for its log and not used
-/// yet, as where a disk reserves nothing.
+/// Fills the disk that [`small_disk`] has made, to the last page. This includes the space that etcd has reserved for
+/// its WAL and not used yet, as on a disk that reserves nothing.
 ///
 /// # Errors
 /// When the machine does not run, or has no such disk.
@@ -150,7 +150,7 @@ pub fn fill_disk(machine: &Machine) -> Done<()> {
     inside(machine, &["sh", "-c", FILL]).map(drop)
 }
 
-/// Takes away what [`fill_disk`] has filled it with.
+/// Removes the file with which [`fill_disk`] has filled the disk.
 ///
 /// # Errors
 /// When the machine does not run, or its disk was not filled.
@@ -158,8 +158,8 @@ pub fn free_disk(machine: &Machine) -> Done<()> {
     inside(machine, &["rm", "/var/lib/etcd/filler"]).map(drop)
 }
 
-/// Where etcd's data lies, seen from here: on the machine's disk, or on one that was mounted inside. Nowhere while a
-/// [`lossy_disk`] is not mounted.
+/// The path of etcd's data on this computer: on the machine's disk, or on a disk that is mounted inside the machine.
+/// `None` while the machine has a [`lossy_disk`] that is not mounted.
 #[must_use]
 pub fn etcd_data(machine: &Machine) -> Option<PathBuf> {
     let its_own = machine.first_process().map(|first| PathBuf::from(format!("/proc/{first}/root/var/lib/etcd")));
@@ -171,8 +171,8 @@ fn device(path: &Path) -> Option<u64> {
     fs::metadata(path).ok().map(|metadata| metadata.dev())
 }
 
-/// Pulls the plug, overwrites the beginning of etcd's database, as a disk does that is going to fail, and starts the
-/// machine again. Its log is as it was.
+/// Cuts the power, overwrites the beginning of etcd's database, as a failing disk does, and starts the machine again.
+/// The WAL stays as it was.
 ///
 /// # Errors
 /// When the machine cannot be stopped or started, or has no database.
@@ -188,8 +188,8 @@ pub fn corrupt_database(machine: &Machine) -> Done<()> {
     machine.power_on()
 }
 
-/// Replaces a certificate of etcd, and its key: `server`, which it shows to clients, or `peer`, which it shows to other
-/// members. Connections that are open go on.
+/// Replaces a certificate of etcd and its key. `which` is `server` for the certificate that etcd presents to clients,
+/// or `peer` for the one that it presents to other members. Open connections stay.
 ///
 /// # Errors
 /// When the machine does not run, or has no such certificate.
@@ -197,7 +197,7 @@ pub async fn replace_certificate(machine: &impl Host, which: &str, identity: &Id
     said(machine, &["sh", "-c", REPLACE, "sh", which, &identity.key, &identity.certificate]).await.map(drop)
 }
 
-/// Keeps a certificate on the machine, and its key, for [`show_kept_certificates`] to show them.
+/// Stores a certificate and its key on the machine, for [`show_kept_certificates`].
 ///
 /// # Errors
 /// As for [`replace_certificate`].
@@ -205,20 +205,20 @@ pub async fn keep_certificate(machine: &impl Host, which: &str, identity: &Ident
     said(machine, &["sh", "-c", KEEP, "sh", which, &identity.key, &identity.certificate]).await.map(drop)
 }
 
-/// Has etcd show what [`keep_certificate`] has kept, to clients and to other members, from a new start on.
+/// Restarts etcd with the certificates that [`keep_certificate`] has stored, both for clients and for other members.
 ///
 /// # Errors
-/// When the machine does not run, nothing is kept for one of the two, or there is no etcd.
+/// When the machine does not run, one of the two certificates is not stored, or etcd does not run.
 pub fn show_kept_certificates(machine: &Machine) -> Done<()> {
     inside(machine, &["sh", "-c", SHOW]).map(drop)
 }
 
-/// A command that lets a device send so much in a second, and no more. The rest waits.
+/// A command that limits how much a device sends in a second. The rest waits.
 pub(crate) fn shape(device: &str) -> [&str; 13] {
     ["tc", "qdisc", "replace", "dev", device, "root", "tbf", "rate", SLOW, "burst", "2kb", "latency", "500ms"]
 }
 
-/// Whether something has had to wait at a device, by what tc says of it.
+/// Whether packets had to wait at a device, according to tc's statistics.
 pub(crate) fn has_waited(told: &str) -> bool {
     let waited = told.split("overlimits ").nth(1).and_then(|rest| rest.split(' ').next());
     waited.and_then(|times| times.parse::<u64>().ok()).is_some_and(|times| times > 0)
@@ -229,7 +229,7 @@ fn cable(machine: &Machine) -> String {
     format!("cape-{:08x}", u32::from(machine.address()))
 }
 
-/// Runs a program in the machine, and gives what it said.
+/// Runs a program in the machine, and returns what it printed.
 pub(super) fn inside(machine: &Machine, command: &[&str]) -> Done<String> {
     let output = machine.exec(command)?;
     let said = String::from_utf8_lossy(&output.stdout).into_owned();

@@ -9,7 +9,7 @@ use local_infrastructure::image::{Parts, assemble, default_cache};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
-/// What a bed has of this project, as a management cluster has it installed: as it is, or as it was.
+/// What a bed installs of this project, as a management cluster does: the present state, or an earlier one.
 pub(super) struct Product {
     /// Where the manager and etcdadm are.
     pub(super) programs: PathBuf,
@@ -18,12 +18,12 @@ pub(super) struct Product {
 }
 
 impl Product {
-    /// As it is.
+    /// The present state.
     pub(super) fn present() -> Result<Self> {
         Ok(Self { programs: programs()?, crds: crds()?, policies: admission_policies()? })
     }
 
-    /// As it was, but for the local infrastructure, which is the bed's.
+    /// An earlier state. The local infrastructure is still the bed's own.
     pub(super) fn earlier(earlier: &Earlier) -> Result<Self> {
         let config = earlier.config();
         let crds = [manifests(&config.join("crd"))?, infrastructure_crds()?].concat();
@@ -31,7 +31,7 @@ impl Product {
     }
 }
 
-/// Where our programs have been built: `E2E_PROGRAMS`, or cargo's directory that this program is in.
+/// The directory of our built programs: `E2E_PROGRAMS`, or cargo's directory that this program is in.
 ///
 /// # Errors
 /// When one of them is missing.
@@ -48,7 +48,7 @@ pub fn programs() -> Result<PathBuf> {
     Ok(directory)
 }
 
-/// The kubectl plugin, as it has been built beside this program.
+/// The kubectl plugin that was built beside this program.
 ///
 /// # Errors
 /// When it is missing.
@@ -62,7 +62,7 @@ pub fn plugin() -> Result<PathBuf> {
 fn beside_this() -> Result<PathBuf> {
     let this = std::env::current_exe().context("find this program")?;
     let parent = this.parent().context("this program lies nowhere")?;
-    // Tests lie in a directory of their own, one below.
+    // Test programs are one directory further below.
     let beside = if parent.ends_with("deps") { parent.parent().unwrap_or(parent) } else { parent };
     Ok(beside.to_owned())
 }
@@ -75,7 +75,7 @@ pub fn machine_image(world: &World) -> Result<PathBuf> {
     machine_image_with(world, &programs()?.join("etcdadm"))
 }
 
-/// The same with this etcdadm.
+/// Makes the machines' image with this etcdadm.
 pub(super) fn machine_image_with(world: &World, etcdadm: &Path) -> Result<PathBuf> {
     let image = world.state("image")?;
     let parts = Parts {
@@ -108,7 +108,7 @@ pub fn admission_policies() -> Result<Vec<Value>> {
     manifests(&repository("config/admission"))
 }
 
-/// Every document of a directory, but not the list of them for kustomize.
+/// Every document in a directory's YAML files, except kustomization.yaml.
 fn manifests(directory: &Path) -> Result<Vec<Value>> {
     let entries = std::fs::read_dir(directory).with_context(|| format!("read {}", directory.display()))?;
     let mut found = Vec::new();

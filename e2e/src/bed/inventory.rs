@@ -1,4 +1,4 @@
-//! What there is once clusters are up: exactly what they consist of, and nothing beside it.
+//! Checks what exists once clusters are up: exactly what they consist of, and nothing else.
 
 use super::{Bed, ClusterHandle};
 use crate::until::until;
@@ -10,15 +10,16 @@ use kube::{Api, ResourceExt};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// How long the last trace of something that is on its way out may take.
+/// How long the last trace of something that is being deleted may stay.
 const SETTLES: Duration = Duration::from_secs(30);
 
 impl Bed {
     /// Waits until a namespace holds exactly what these clusters consist of, each with its number of members and the
-    /// control plane's first Machine, and checks what etcd itself says of each: one cluster, made once, all voters.
+    /// control plane's first Machine. Then asks each etcd itself: it has to be one etcd cluster, initialized once, in
+    /// which all members vote.
     ///
     /// # Errors
-    /// When something is missing, or there is more; the error names it.
+    /// When something is missing or does not belong there; the error names it.
     pub async fn exactly(&self, clusters: &[(&ClusterHandle, usize)]) -> Result<()> {
         let (first, _) = clusters.first().context("no cluster to look at")?;
         for (handle, _) in clusters {
@@ -44,7 +45,7 @@ impl Bed {
         Ok(())
     }
 
-    /// Everything of interest in the namespace of `look`, its machines included.
+    /// Everything of interest in the namespace of `handle`, its machines included.
     async fn found(&self, handle: &ClusterHandle) -> Result<BTreeSet<String>> {
         let mut found = BTreeSet::new();
         for kind in ["Machine", "LocalMachine", "EtcdadmConfig"] {
@@ -58,7 +59,7 @@ impl Bed {
         Ok(found)
     }
 
-    /// What etcd says of itself, and the status of it.
+    /// Compares etcd's own member list with what is wanted, and with the EtcdCluster's status.
     async fn one_etcd(&self, handle: &ClusterHandle, replicas: usize) -> Result<()> {
         let wanted = handle.member_names(replicas);
         let etcd = handle.membership(&self.machines, &wanted).await?;
@@ -90,7 +91,7 @@ impl Bed {
         Ok(())
     }
 
-    /// Takes everything away that scenarios have left, and waits until it is gone, with every trace of its machines.
+    /// Deletes everything that scenarios have left, and waits until it is gone, with every trace of its machines.
     ///
     /// # Errors
     /// When something stays; the error names it.
@@ -122,7 +123,7 @@ impl Bed {
         .await
     }
 
-    /// Machines that are there, and cables that lead to none.
+    /// The machines that exist. If there are none, the network interfaces that machines have left behind.
     ///
     /// # Errors
     /// When the state directory cannot be read.
@@ -144,7 +145,7 @@ impl Bed {
 }
 
 impl ClusterHandle {
-    /// Names of `replicas` members, their Machines, and what these are made of.
+    /// Names of `replicas` members, which are also the names of their Machines and of the Machines' objects.
     #[must_use]
     pub fn member_names(&self, replicas: usize) -> Vec<String> {
         (0..replicas).map(|number| format!("{}-{number}", self.etcd)).collect()

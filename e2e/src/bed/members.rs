@@ -1,14 +1,14 @@
-//! etcd's own word, asked on its own machines: what our status says is checked against it.
+//! Member lists that etcd reports on its own machines, to check our status against.
 
 use super::ClusterHandle;
 use anyhow::{Context, Result, ensure};
 use local_infrastructure::machine::{Machine, Machines};
 use serde::Deserialize;
 
-/// The wrapper that etcdadm leaves on every machine.
+/// The wrapper of etcdctl that etcdadm installs on every machine.
 const ETCDCTL: &str = "/opt/bin/etcdctl.sh";
 
-/// A member list, as one member gives it.
+/// A member list, as one member reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Membership {
     /// ID of the cluster, in hexadecimal.
@@ -34,7 +34,7 @@ impl Membership {
     /// Asks the member on `machine`. It answers only if its cluster has a quorum.
     ///
     /// # Errors
-    /// When the machine does not run, or the member does not answer; the error has etcdctl's own words.
+    /// When the machine does not run, or the member does not answer; the error has etcdctl's output.
     pub async fn on(machine: Machine) -> Result<Self> {
         let name = machine.spec().name.clone();
         let asked = tokio::task::spawn_blocking(move || {
@@ -72,7 +72,7 @@ impl ClusterHandle {
     /// The member list that all of these machines' members agree on.
     ///
     /// # Errors
-    /// When one does not answer, or answers something else than the others: the error has both lists.
+    /// When a member does not answer, or its list differs from the others'; the error has both lists.
     pub async fn membership(&self, machines: &Machines, names: &[String]) -> Result<Membership> {
         let mut agreed: Option<Membership> = None;
         for name in names {

@@ -14,10 +14,11 @@ use kube::{Client, Config};
 use serde_json::json;
 use std::time::Duration;
 
-/// The API server knows of a new binding a moment later.
+/// How long the API server may take to enforce a new binding.
 const SOON: Duration = Duration::from_secs(20);
 
-/// The token of a new service account, to which a ClusterRole of one path is bound. Without one, it may do nothing.
+/// Makes a service account, and returns its token. `role` is a ClusterRole with one path, which is bound to the service
+/// account. Without a role, the service account may do nothing.
 ///
 /// # Errors
 /// When the API server refuses something, or the permission does not come into force.
@@ -32,7 +33,7 @@ pub async fn reader(client: &Client, namespace: &str, name: &str, role: Option<&
             "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": namespace}],
         }))?;
         Api::all(client.clone()).create(&PostParams::default(), &binding).await?;
-        // The manager remembers for a minute what the API server has said.
+        // The manager caches the API server's answer for a minute.
         let rules = Api::<ClusterRole>::all(client.clone()).get(role).await?.rules.unwrap_or_default();
         let rule = rules.first().context("the ClusterRole has no rule")?;
         let path = rule.non_resource_urls.as_ref().and_then(|urls| urls.first());
@@ -63,8 +64,8 @@ pub async fn metrics(port: u16, token: Option<&str>) -> Result<Result<String, u1
     Ok(answer)
 }
 
-/// Sets what a manager logs, at the secure server on a port of this computer: the filter that it answers, or the status
-/// that says why not.
+/// Sets what a manager logs, at its secure server on a port of this computer. Returns the filter with which the manager
+/// answers, or the status with which it refuses.
 ///
 /// # Errors
 /// When it does not answer.
@@ -74,7 +75,7 @@ pub async fn set_log_level(port: u16, token: Option<&str>, wanted: &str) -> Resu
 
 async fn send(port: u16, request: Builder, token: Option<&str>, body: &str) -> Result<Result<String, u16>> {
     let mut config = Config::new(format!("https://127.0.0.1:{port}").parse()?);
-    // Nobody has signed its certificate.
+    // No CA has signed the manager's certificate.
     config.accept_invalid_certs = true;
     let request = match token {
         Some(token) => request.header(AUTHORIZATION, format!("Bearer {token}")),

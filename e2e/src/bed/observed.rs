@@ -13,7 +13,7 @@ impl Bed {
     /// Begins to observe everything that happens here, for the scenario of this name.
     ///
     /// # Errors
-    /// When there can be no record.
+    /// When the record cannot be created.
     pub fn observe(&mut self, scenario: &str) -> Result<()> {
         let machines = self.machines.clone();
         let data = move |machine: &str| {
@@ -24,46 +24,47 @@ impl Bed {
         Ok(())
     }
 
-    /// Ends the observation, if there is one, and judges the record. Where something is wrong, or the scenario has
-    /// failed, a timeline is written beside the record.
+    /// Ends the observation, if there is one, and judges the record. If something is wrong, or the scenario has failed,
+    /// it writes a timeline beside the record.
     ///
     /// # Errors
-    /// With the violations that were found and not expected; or when there is no whole record.
+    /// With the unexpected violations; or when an expected one is missing, or the record is not whole.
     pub fn end_observation(&mut self, failed: bool) -> Result<()> {
         self.observed.take().map_or(Ok(()), |observed| observed.end(&self.plane, failed))
     }
 
-    /// What was observed until now; nothing where nobody observes.
+    /// What was observed until now. Empty without an observation.
     ///
     /// # Errors
-    /// When a part of it did not get into the record's file.
+    /// When a part of the record could not be written to its file.
     pub fn observed_so_far(&self) -> Result<Vec<Line>> {
         self.observed.as_ref().map_or_else(|| Ok(Vec::new()), |observed| observed.observer().lines())
     }
 
-    /// The scenario does something to machines: from now on their members may be silent, or leave etcd without our
-    /// doing. Told before it is done. Nothing happens where nobody observes.
+    /// Records that the scenario makes a fault on these machines: from now on their members may be silent, or leave
+    /// etcd without our doing. Call it before the fault is made. Without an observation, nothing happens.
     pub fn fault(&self, what: &str, machines: &[&Machine], silence: Silence) {
         if let Some(observed) = &self.observed {
             observed.observer().fault(what, &names(machines), silence);
         }
     }
 
-    /// The same of a simulated machine, for good.
+    /// Records a fault of a simulated machine, without an end.
     pub fn fault_of_simulated(&self, what: &str, namespace: &str, machine: &str) {
         if let Some(observed) = &self.observed {
             observed.observer().fault(what, &[format!("{namespace}/{machine}")], Silence::Lasting);
         }
     }
 
-    /// The scenario has ended what it did to machines: their members are to answer again.
+    /// Records that the scenario has ended its fault on these machines: their members have to answer again.
     pub fn fault_is_over(&self, what: &str, machines: &[&Machine]) {
         if let Some(observed) = &self.observed {
             observed.observer().over(what, &names(machines));
         }
     }
 
-    /// The scenario provokes a violation of this rule with this machine. The scenario fails unless it is found.
+    /// Records that the scenario provokes a violation of this rule with this machine. The scenario fails if the
+    /// violation is not found.
     pub fn expect_violation(&self, rule: &'static str, machine: &Machine) {
         if let Some(observed) = &self.observed {
             let machine = name(machine);
@@ -71,26 +72,26 @@ impl Bed {
         }
     }
 
-    /// An API server of the Cluster `<namespace>/<name>` runs, with these endpoints.
+    /// Records that an API server of the Cluster `<namespace>/<name>` runs, with its endpoints.
     pub fn observe_api_server(&self, cluster: &str, server: &WorkloadApiServer) {
         self.observed_servers(cluster).runs(server);
     }
 
-    /// The same for whoever starts and ends API servers while a scenario goes on, or plays them.
+    /// For code that starts and ends API servers of the Cluster during a scenario, or pretends that they run.
     pub fn observed_servers(&self, cluster: &str) -> ObservedServers {
         let observer = self.observed.as_ref().map(|observed| observed.observer().servers().clone());
         ObservedServers { cluster: cluster.to_owned(), observer }
     }
 }
 
-/// The API servers of one Cluster, as the observer is told of them. Nothing happens where nobody observes.
+/// Reports the API servers of one Cluster to the observer. Without an observation, nothing happens.
 pub struct ObservedServers {
     cluster: String,
     observer: Option<Servers>,
 }
 
 impl ObservedServers {
-    /// One runs, or is about to.
+    /// Reports that an API server runs, or is about to.
     pub(super) fn runs(&self, server: &WorkloadApiServer) {
         let Some(observer) = &self.observer else { return };
         let told = ApiServer {
@@ -102,14 +103,14 @@ impl ObservedServers {
         observer.runs(told, &server.observers_kubeconfig);
     }
 
-    /// The one at this port has ended.
+    /// Reports that the API server at this port has ended.
     pub(super) fn has_ended(&self, port: u16) {
         if let Some(observer) = &self.observer {
             observer.has_ended(&self.name(port));
         }
     }
 
-    /// The scenario plays one that uses these endpoints.
+    /// Reports an API server that the scenario only pretends to run, with these endpoints.
     pub fn uses(&self, endpoints: &EndpointList) {
         if let Some(observer) = &self.observer {
             let (name, cluster) = (self.played(endpoints), self.cluster.clone());
@@ -118,7 +119,7 @@ impl ObservedServers {
         }
     }
 
-    /// It plays that one no more.
+    /// Reports that the scenario no longer pretends to run the API server with these endpoints.
     pub fn uses_no_more(&self, endpoints: &EndpointList) {
         if let Some(observer) = &self.observer {
             observer.has_ended(&self.played(endpoints));

@@ -1,4 +1,4 @@
-//! A second management plane beside the bed's, for the same machines: what is moved goes there.
+//! A second management plane beside the bed's, for the same machines: the target of a move.
 
 use super::{ADMIN_PORTS, Bed, Product, control_plane_stub, local_infrastructure, manager_command, ready};
 use crate::evidence::Evidence;
@@ -7,10 +7,10 @@ use crate::process::Process;
 use anyhow::Result;
 use std::path::PathBuf;
 
-/// A management plane with a manager of ours and the controllers of LocalCluster and LocalMachine. Dropping it ends them;
-/// the machines go on.
+/// A management plane with a manager of ours and the controllers of LocalCluster and LocalMachine. Dropping it ends
+/// them. The machines keep running.
 pub struct SecondPlane {
-    // First: nobody should miss the API server.
+    // First, so that no manager loses its API server when this is dropped.
     _manager: Process,
     _local_infrastructure: Process,
     /// The management plane.
@@ -19,11 +19,11 @@ pub struct SecondPlane {
 }
 
 impl SecondPlane {
-    /// Keeps every object beside the logs of this plane, among which the requests are: the bed keeps what the first
-    /// plane has.
+    /// Keeps every object, beside the logs of this plane. The requests are among these logs. The bed keeps the evidence
+    /// of the first plane.
     ///
     /// # Errors
-    /// With what could not be kept; the rest is.
+    /// With the parts that could not be kept. The other parts are kept.
     pub async fn keep_evidence(&self) -> Result<()> {
         let mut evidence = Evidence::default();
         evidence.of_objects(&self.plane, &self.logs).await;
@@ -32,7 +32,8 @@ impl SecondPlane {
 }
 
 impl Bed {
-    /// Starts one, with its logs in a directory of its own. Its manager is the bed's second one: that must not run.
+    /// Starts a second plane, with its logs in a separate directory. Its manager uses the port of the bed's manager 1,
+    /// which must not run.
     ///
     /// # Errors
     /// When a part does not start; the error names its log.

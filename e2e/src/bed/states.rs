@@ -10,7 +10,7 @@ use std::fmt::Debug;
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::task::JoinHandle;
 
-/// What an object has been since it was begun.
+/// The states of an object since the watch began.
 pub struct States<K> {
     states: Arc<Mutex<Vec<K>>>,
     watch: JoinHandle<Result<()>>,
@@ -20,7 +20,7 @@ impl<K> States<K>
 where
     K: Resource + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
 {
-    /// Begins with the object as it is.
+    /// Starts with the object as it is.
     ///
     /// # Errors
     /// When it cannot be read or watched.
@@ -48,10 +48,10 @@ where
         Ok(Self { states, watch })
     }
 
-    /// Ends it, and gives all states so far.
+    /// Ends the watch, and returns all states so far.
     ///
     /// # Errors
-    /// When it has ended before: some states may be missing.
+    /// When the watch has ended before, so that states may be missing.
     pub async fn stop(self) -> Result<Vec<K>> {
         if self.watch.is_finished() {
             self.watch.await?.context("the watch has ended")?;
@@ -62,10 +62,10 @@ where
     }
 }
 
-/// Once Ready was given up, it was not claimed again.
+/// Checks that Ready was lost, and was not claimed again afterwards.
 ///
 /// # Errors
-/// When it was, or was never given up.
+/// When Ready was claimed again, or was never lost.
 pub fn never_ready_again(states: &[EtcdCluster]) -> Result<()> {
     let ready = |etcd: &EtcdCluster| {
         let conditions = etcd.status.iter().flat_map(|status| &status.conditions);

@@ -1,5 +1,5 @@
-//! The same three machines with the same bootstrap data, without this project's controllers: what a person with a script
-//! would do, one machine after the other, or as ours come, side by side; and three others in their place.
+//! The same three machines with the same bootstrap data, without this project's controllers, as a person with a script
+//! would make them: one after the other, or side by side as our controllers do. Then three other machines replace them.
 
 use super::PATIENCE;
 use crate::apply::apply_object;
@@ -19,20 +19,20 @@ use std::time::{Duration, Instant};
 const MEMBERS: usize = 3;
 /// The wrapper that etcdadm leaves on every machine.
 const ETCDCTL: &str = "/opt/bin/etcdctl.sh";
-/// Learners that etcd takes at a time, where it is to take several: as many as an EtcdCluster gets.
+/// How many learners etcd allows at a time for `Pace::SideBySide`: as many as for an EtcdCluster.
 const MAX_LEARNERS: &str = "3";
 
-/// How machines follow each other.
+/// When each machine follows the one before.
 #[derive(Clone, Copy)]
 pub(super) enum Pace {
     /// Each once the one before has run its bootstrap data.
     OneByOne,
-    /// As ours: all but the very first, which has to be there before, are learners together.
+    /// As our controllers do: the first machine alone, and then all others as learners together.
     SideBySide,
 }
 
-/// Applies Machine, LocalMachine and Secret of each member by hand: everything below this project's controllers is the
-/// same, Cluster API and its pace included.
+/// Applies the Machine, LocalMachine and Secret of each member by hand. Everything below this project's controllers is
+/// the same, including Cluster API and its pace.
 pub(super) async fn through_cluster_api(bed: &Bed, namespace: &str) -> Result<Duration> {
     let client = bed.client();
     ClusterHandle::make_namespace(&client, namespace).await?;
@@ -85,7 +85,7 @@ pub(super) struct Bare<'a> {
     namespace: String,
     pace: Pace,
     data: UserData,
-    /// Of each machine, by its number.
+    /// The address of each machine, by its number.
     addresses: Vec<Ipv4Addr>,
 }
 
@@ -95,7 +95,7 @@ impl<'a> Bare<'a> {
         Ok(Self { bed, namespace, pace, data, addresses: Vec::new() })
     }
 
-    /// Three machines more, at its pace.
+    /// Makes three more machines, at this pace.
     pub(super) async fn joins(&mut self) -> Result<()> {
         let wanted = self.addresses.len() + MEMBERS;
         while self.addresses.len() < wanted {
@@ -108,13 +108,13 @@ impl<'a> Bare<'a> {
         Ok(())
     }
 
-    /// So many machines at once. They find the members that were there before.
+    /// Makes this many machines at the same time. They join the members that were there before.
     async fn boot(&mut self, together: usize) -> Result<()> {
         let first = self.addresses.len();
         let mut booting = Vec::new();
         for index in first..first + together {
             let name = name(index);
-            // Beyond what the controllers have given out in this run.
+            // Beyond the addresses that the controllers have given out in this run.
             let address = Ipv4Addr::new(10, 77, 200, 10 + u8::try_from(index)?);
             let data = self.data.of(&name, &self.addresses)?;
             let machine =
@@ -131,8 +131,8 @@ impl<'a> Bare<'a> {
         Ok(())
     }
 
-    /// The first three leave etcd, as a person has them leave: the leader last, once it has handed over to one that
-    /// stays.
+    /// Removes the first three members as a person would: the leader last, after it has moved leadership to a member
+    /// that stays.
     pub(super) async fn first_ones_leave(&self) -> Result<()> {
         let stays = self.machine(MEMBERS)?;
         let etcd = Membership::on(stays.clone()).await?;
@@ -153,7 +153,7 @@ impl<'a> Bare<'a> {
             if id_of_it == leader {
                 said(&self.machine(index)?, &[ETCDCTL, "move-leader", &id(MEMBERS)?]).await?;
             }
-            // etcd refuses it until those that stay have been connected for five seconds.
+            // etcd refuses the removal until the members that stay have been connected for five seconds.
             until(format!("{} is removed", name(index)), PATIENCE, async || {
                 said(&stays, &[ETCDCTL, "member", "remove", &id_of_it]).await.map(Some)
             })
@@ -162,7 +162,7 @@ impl<'a> Bare<'a> {
         Ok(())
     }
 
-    /// All machines go.
+    /// Removes all machines.
     pub(super) fn destroy(self) -> Result<()> {
         for index in 0..self.addresses.len() {
             self.bed.machines.destroy(&self.namespace, &name(index))?;
@@ -195,7 +195,7 @@ fn spec(bed: &Bed, namespace: &str, name: &str, address: Ipv4Addr) -> Result<Mac
     })
 }
 
-/// The bootstrap data that our bootstrap provider would make.
+/// The bootstrap data that our bootstrap provider would make, member by member.
 struct UserData {
     authority: CertificateAuthority,
     spec: api::EtcdadmConfigSpec,
@@ -242,7 +242,7 @@ impl UserData {
 
 fn objects(namespace: &str, name: &str, data: &str) -> [Value; 3] {
     let metadata = json!({"name": name, "namespace": namespace, "labels": {(api::names::CLUSTER_NAME_LABEL): "demo"}});
-    // As ours have it, so that the Machine's first reconcile is not spent on it.
+    // Our Machines have this finalizer from the beginning, so that their first reconcile does more than add it.
     let mut machine = metadata.clone();
     machine["finalizers"] = json!([api::names::MACHINE_FINALIZER]);
     let group = "infrastructure.cluster.x-k8s.io";

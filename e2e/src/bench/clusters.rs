@@ -1,4 +1,5 @@
-//! The manager beside many clusters of three simulated members: every one of them comes up, and is asked as always.
+//! The manager beside many clusters of three simulated members. Every cluster comes up, and its members are probed as
+//! always.
 
 use super::crowd::processor_time;
 use super::linear::{Point, Used};
@@ -19,25 +20,25 @@ use std::fs;
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
-/// Where all of them are.
+/// The namespace of all clusters.
 pub(super) const NAMESPACE: &str = "clusters";
-/// Clusters whose documents are applied side by side.
+/// How many clusters' documents are applied side by side.
 pub(super) const AT_ONCE: usize = 16;
-/// How long clusters may take to come up: all together, and for each of them.
+/// How long the clusters may take to come up: a time for all of them, plus a time for each.
 const PATIENCE: (Duration, Duration) = (Duration::from_secs(120), Duration::from_secs(5));
-/// Time between two looks at all of them.
+/// Time between two checks of all clusters.
 const LOOKS: Duration = Duration::from_secs(1);
-/// How long everything may settle before it is measured.
+/// How long everything may settle before a measurement.
 pub(super) const SETTLES: Duration = Duration::from_secs(30);
-/// How long is measured.
+/// How long a measurement takes.
 const MEASURED: Duration = Duration::from_secs(60);
-/// One of so many members is frozen.
+/// One of this many members is frozen.
 const FROZEN: usize = 100;
-/// So many clusters are to cost no more than one processor, and this much memory.
+/// With this many clusters, the manager should use no more than one processor and this much memory.
 const LARGE: usize = 2000;
 const GOALS: (&str, &str) = ("≤ 1000 ms", "≤ 300 MiB");
 
-/// Measures the manager with each of these numbers of clusters, in a bed of its own, and prints a table.
+/// Measures the manager with each of these numbers of clusters, each in a bed of its own, and prints a table.
 ///
 /// # Errors
 /// If the clusters do not come up.
@@ -86,7 +87,7 @@ async fn measure(bed: &mut Bed, number: usize, table: &mut Table) -> Result<Poin
     for address in frozen {
         bed.frozen().context("machines are simulated")?.thaw(address)?;
     }
-    // A run of failing checks ends with the first that succeeds.
+    // A run of failing checks ends with the first check that succeeds.
     tokio::time::sleep(SETTLES).await;
     until_all_are_ready(bed, number).await?;
     let used = |figures: &Figures| Used { processor: figures.processor, memory: figures.memory };
@@ -105,7 +106,7 @@ struct Figures {
 }
 
 impl Figures {
-    /// For a minute from now on.
+    /// What the manager uses during the next minute.
     async fn of(bed: &mut Bed) -> Result<Self> {
         let (mark, before, begun) = (bed.plane.mark(), processor_time(bed)?, Instant::now());
         tokio::time::sleep(MEASURED).await;
@@ -126,7 +127,7 @@ impl Figures {
     }
 }
 
-/// Freezes one of [`FROZEN`] members, and at least one. Gives their addresses.
+/// Freezes one of [`FROZEN`] members, and at least one. Returns their addresses.
 async fn freeze(bed: &Bed) -> Result<Vec<Ipv4Addr>> {
     let frozen = bed.frozen().context("machines are simulated")?;
     let machines =
@@ -140,7 +141,7 @@ async fn freeze(bed: &Bed) -> Result<Vec<Ipv4Addr>> {
     Ok(addresses)
 }
 
-/// Waits until so many clusters are ready, all there are.
+/// Waits until this many clusters are ready, and there are no others.
 pub(super) async fn until_all_are_ready(bed: &Bed, number: usize) -> Result<()> {
     let etcds: Api<EtcdCluster> = Api::namespaced(bed.client(), NAMESPACE);
     let patience = PATIENCE.0 + PATIENCE.1 * u32::try_from(number)?;
@@ -154,7 +155,8 @@ pub(super) async fn until_all_are_ready(bed: &Bed, number: usize) -> Result<()> 
     .await
 }
 
-/// Three members, without a control plane. One that is frozen is not replaced while it is measured.
+/// A cluster of three members without a control plane. Its threshold is so long that no frozen member is replaced
+/// during a measurement.
 fn cluster(number: usize) -> Result<Manifests> {
     let manifests = Manifests::new(NAMESPACE, &format!("c{number}"))?.with("EtcdCluster", |etcd| {
         etcd["spec"]["healthCheck"] = json!({"unhealthyAfterSeconds": 600});

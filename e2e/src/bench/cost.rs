@@ -1,4 +1,4 @@
-//! What we ask of the API server.
+//! What we request of the API server.
 
 use super::{PATIENCE, remove, table::Table};
 use crate::bed::{Bed, ClusterHandle, Manifests};
@@ -6,7 +6,7 @@ use crate::plane::users::PROVIDER;
 use anyhow::Result;
 use std::time::Duration;
 
-/// Minutes that a ready cluster is watched doing nothing.
+/// How many minutes a ready cluster is left alone.
 const IDLE_MINUTES: u32 = 2;
 
 /// Counts the requests of one bring-up, and of minutes in which nothing happens.
@@ -18,7 +18,7 @@ pub(super) async fn requests(bed: &Bed, table: &mut Table) -> Result<()> {
     let mark = bed.plane.mark();
     manifests.apply(&client).await?;
     handle.until_ready(PATIENCE).await?;
-    // The hand-over to the control plane belongs to it.
+    // The handover to the control plane is a part of the bring-up.
     handle.until_control_plane_data(PATIENCE).await?;
     let requests = bed.plane.requests_since(mark)?.user(PROVIDER);
     eprintln!("requests of one bring-up:\n{requests}");

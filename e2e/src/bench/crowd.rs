@@ -1,4 +1,4 @@
-//! What one reconcile costs beside many other objects, which it should not notice.
+//! What one reconcile costs beside many other objects, which should make no difference.
 
 use super::{PATIENCE, table::Table};
 use crate::apply::{FIELD_MANAGER, api_for};
@@ -13,25 +13,27 @@ use std::fs;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-/// Where all of them are: what is looked for in a namespace is looked for among all of these.
+/// The namespace of all objects, so that a search in a namespace goes through all of them.
 const NAMESPACE: &str = "crowd";
-/// Clusters, the one that is measured among them.
+/// How many clusters there are, including the one that is measured.
 const SIZES: [usize; 3] = [10, 100, 1000];
-/// Changes of the spec, each of which is a reconcile.
+/// How many times the spec is changed. Each change is a reconcile.
 const CHANGES: u32 = 100;
-/// Objects that are made side by side.
+/// How many clusters are made side by side.
 const AT_ONCE: usize = 16;
-/// How long nothing may have happened before it is measured.
+/// How long the manager has to be idle before a measurement.
 const CALM: Duration = Duration::from_secs(5);
-/// How long it may take until everybody has dealt with the objects: 1,000 clusters keep Cluster API's managers busy.
+/// How long it may take until all controllers have handled the objects: 1,000 clusters keep Cluster API's managers
+/// busy.
 const SETTLES: Duration = Duration::from_secs(900);
-/// Processor time that the manager may use in [`CALM`] when it only asks the members and looks at paused objects again
-/// from time to time. What it uses is taken off what a change costs.
+/// How much processor time the manager may use in [`CALM`] when it only probes members and resyncs paused objects. What
+/// it uses when idle is subtracted from the cost of a change.
 const IDLE: Duration = Duration::from_millis(400);
-/// How much more a change may cost beside the most clusters than beside the fewest.
+/// How much more a change may cost beside the largest number of clusters than beside the smallest.
 const GROWTH: f64 = 1.2;
 
-/// Measures one ready cluster of three members beside clusters that exist as API objects only: paused, without machines.
+/// Measures one ready cluster of three members beside clusters that exist only as API objects: paused, without
+/// machines.
 pub(super) async fn measure(bed: &mut Bed, table: &mut Table) -> Result<Growth> {
     let client = bed.client();
     ClusterHandle::make_namespace(&client, NAMESPACE).await?;
@@ -73,7 +75,7 @@ pub(super) async fn measure(bed: &mut Bed, table: &mut Table) -> Result<Growth> 
     Ok(growth)
 }
 
-/// How many times as much a change costs beside the most clusters as beside the fewest.
+/// By which factor a change costs more beside the largest number of clusters than beside the smallest.
 pub(super) struct Growth {
     milliseconds: f64,
     processor: f64,
@@ -84,13 +86,13 @@ impl Growth {
         Self { milliseconds: many.milliseconds / few.milliseconds, processor: many.processor / few.processor }
     }
 
-    /// Checks that a change hardly costs more for the other clusters.
+    /// Checks that a change hardly costs more because of the other clusters.
     ///
     /// # Errors
-    /// When it does, or too little was measured to tell.
+    /// When it does, or too little was measured to say.
     pub(super) fn check(&self) -> Result<()> {
         for (what, ratio) in [("time in reconciles", self.milliseconds), ("processor time", self.processor)] {
-            // Not so where it is not a number.
+            // False if the ratio is not a number.
             let is_small = ratio <= GROWTH;
             let (fewest, most) = (SIZES[0], SIZES[SIZES.len() - 1]);
             ensure!(
@@ -107,13 +109,13 @@ impl Growth {
 struct Cost {
     /// Time in reconciles of our etcd controller.
     milliseconds: f64,
-    /// Processor time of the whole manager, beside what it uses anyway.
+    /// Processor time of the whole manager, without what it uses when idle.
     processor: f64,
     /// Reconciles of our etcd controller.
     reconciles: f64,
 }
 
-/// Changes what means nothing, one change after the other, each waited for.
+/// Makes changes that have no effect, one after the other, and waits for each.
 async fn changes(bed: &mut Bed, handle: &ClusterHandle) -> Result<Cost> {
     let idle = processor_time(bed)?;
     tokio::time::sleep(CALM).await;
@@ -139,7 +141,7 @@ async fn changes(bed: &mut Bed, handle: &ClusterHandle) -> Result<Cost> {
     })
 }
 
-/// Waits until the manager and Cluster API have dealt with what was made.
+/// Waits until the manager and Cluster API have handled what was made.
 async fn calm(bed: &mut Bed) -> Result<()> {
     until("the manager is idle", SETTLES, async || {
         let (reconciled, used) = (reconciles(bed).await?, processor_time(bed)?);
@@ -152,7 +154,7 @@ async fn calm(bed: &mut Bed) -> Result<()> {
     .await
 }
 
-/// What the manager has counted of our etcd controller's reconciles.
+/// The manager's counters of our etcd controller's reconciles.
 struct Reconciles {
     seconds: f64,
     count: f64,
@@ -172,7 +174,7 @@ async fn reconciles(bed: &Bed) -> Result<Reconciles> {
 pub(super) fn processor_time(bed: &mut Bed) -> Result<Duration> {
     let pid = bed.manager(0)?.pid().context("the manager has ended")?;
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).context("read the manager's processor time")?;
-    // After the name, which is in parentheses: fields 14 and 15 of proc(5), in ticks of 10 ms.
+    // Fields 14 and 15 of proc(5), in ticks of 10 ms. They come after the name, which is in parentheses.
     let fields: Vec<&str> = stat.rsplit(") ").next().unwrap_or_default().split_whitespace().collect();
     let ticks = |field: usize| fields.get(field).and_then(|ticks| ticks.parse::<u64>().ok()).context("no ticks");
     Ok(Duration::from_millis(10) * u32::try_from(ticks(11)? + ticks(12)?)?)
@@ -199,7 +201,8 @@ async fn make(bed: &Bed, numbers: Range<usize>) -> Result<()> {
         .await
 }
 
-/// Where the objects go. Asked for once: to look a kind up costs more than to make an object of it.
+/// The APIs of the objects. They are discovered once, because discovering a kind costs more than making an object of
+/// it.
 struct Kinds {
     clusters: Api<DynamicObject>,
     etcd_clusters: Api<DynamicObject>,

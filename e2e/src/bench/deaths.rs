@@ -1,4 +1,4 @@
-//! How soon the replacement of a member begins that answers nobody any more, beside many other clusters.
+//! How soon the replacement of a member that no longer answers begins, beside many other clusters.
 
 use super::clusters::{AT_ONCE, NAMESPACE, SETTLES, until_all_are_ready};
 use super::table::Table;
@@ -16,25 +16,26 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout_at};
 
-/// Seconds of failing checks until a member is replaced.
+/// After how many seconds of failing checks a member is replaced.
 const THRESHOLD: i64 = 60;
-/// One of so many members is frozen: 5 %.
+/// One of this many members is frozen: 5 %.
 const DYING: usize = 20;
-/// The first of them, by its place in a list. Clusters of three have one each at most.
+/// The index of the first one in the list of machines. With these numbers, at most one member of each cluster of three
+/// is frozen.
 const FIRST: usize = 5;
 /// How long it may take until the last replacement has begun.
 const PATIENCE: Duration = Duration::from_secs(240);
 
-/// A member that is frozen, and what has become known of it.
+/// A frozen member, and what is known of it so far.
 struct Death {
     machine: String,
     died: Timestamp,
-    /// When its checks have begun to fail.
+    /// Since when its checks fail.
     failing: Option<Timestamp>,
     begun: Option<Timestamp>,
 }
 
-/// Freezes 5 % of the members of so many clusters, which are all well, and adds how long after [`THRESHOLD`] their
+/// Freezes 5 % of the members of this many clusters, all of which are healthy. Adds how long after [`THRESHOLD`] their
 /// replacements have begun.
 pub(super) async fn measure(bed: &Bed, number: usize, table: &mut Table) -> Result<()> {
     let etcds: Api<EtcdCluster> = Api::namespaced(bed.client(), NAMESPACE);
@@ -93,7 +94,7 @@ async fn begun(bed: &Bed, etcds: &Api<EtcdCluster>) -> Result<Vec<Death>> {
     Ok(deaths.into_values().collect())
 }
 
-/// Freezes one of [`DYING`] members, in clusters of their own. Gives them by the name of their EtcdCluster.
+/// Freezes one of [`DYING`] members, each in another cluster. Returns them by the name of their EtcdCluster.
 async fn freeze(bed: &Bed) -> Result<BTreeMap<String, Death>> {
     let frozen = bed.frozen().context("machines are simulated")?;
     let machines =
@@ -111,7 +112,7 @@ async fn freeze(bed: &Bed) -> Result<BTreeMap<String, Death>> {
     Ok(deaths)
 }
 
-/// Seconds from so long after a moment until replacements have begun, sorted.
+/// For each death, the seconds from `THRESHOLD` after a moment until the replacement has begun, sorted.
 fn seconds(deaths: &[Death], from: impl Fn(&Death) -> Option<Timestamp>) -> Vec<f64> {
     let late = |death: &Death| {
         let threshold = from(death)? + SignedDuration::from_secs(THRESHOLD);

@@ -1,4 +1,5 @@
-//! On Cluster API's docker infrastructure: bring-up, each part of the way to a Kubernetes cluster; and a member that is killed.
+//! On Cluster API's docker infrastructure: the milestones of a bring-up up to a Kubernetes cluster, and the death of a
+//! member.
 
 use super::{PATIENCE, median};
 use crate::bed::{ClusterHandle, Manifests};
@@ -13,11 +14,11 @@ use anyhow::{Context, Result, ensure};
 use std::time::{Duration, Instant};
 
 const EXAMPLE: &str = "examples/docker/cluster.yaml";
-/// Members that are killed at least, one after the other: of fewer, the slowest says little.
+/// The fewest members that are killed, one after the other. The slowest of fewer would say little.
 const KILLS: usize = 5;
-/// How long everything settles before the next one is killed.
+/// How long everything settles before the next member is killed.
 const SETTLES: Duration = Duration::from_secs(15);
-/// What is measured, from the apply on; with its goal and the closest peer's figure.
+/// The milestones, measured from the apply on, each with its goal and the closest peer's figure.
 const MILESTONES: [(&str, &str, &str); 4] = [
     ("EtcdCluster Ready", "15 s", "48–50 s"),
     ("control-plane Machine data", "", ""),
@@ -25,8 +26,8 @@ const MILESTONES: [(&str, &str, &str); 4] = [
     ("first Node Ready", "", ""),
 ];
 
-/// Measures `rounds` bring-ups, after one that does not count, and prints a table of medians: three members, one
-/// control-plane node.
+/// Measures `rounds` bring-ups of three members and one control-plane node, after one that does not count. Prints a
+/// table of medians.
 ///
 /// # Errors
 /// If a cluster does not come up or is not gone in time.
@@ -58,8 +59,8 @@ pub async fn run(world: &World, rounds: usize) -> Result<()> {
     bed.stop().await
 }
 
-/// Kills the machine of a follower, again and again, each time that three are well. Gives how long it took each time until
-/// that was so again: 60 s of failing checks, as by default, and the replacement.
+/// Kills the machine of a follower, this many times, each time when all three members are healthy. Returns how long it
+/// took each time until they were healthy again: 60 s of failing checks, which is the default, and the replacement.
 async fn kills(bed: &DockerBed, times: usize) -> Result<Vec<Duration>> {
     let client = bed.client();
     ClusterHandle::make_namespace(&client, "docker-kills").await?;
@@ -91,7 +92,7 @@ async fn kills(bed: &DockerBed, times: usize) -> Result<Vec<Duration>> {
     Ok(took)
 }
 
-/// One bring-up, and its end, so that the next has the computer to itself.
+/// One bring-up, and the deletion of its cluster, so that the next one has the computer to itself.
 async fn bring_up(bed: &DockerBed, name: &str) -> Result<Milestones> {
     let client = bed.client();
     ClusterHandle::make_namespace(&client, name).await?;

@@ -1,23 +1,24 @@
-//! Whether the manager grows in a line with the number of clusters: what a further one costs beside few, and beside many.
+//! Whether the manager's use grows linearly with the number of clusters: what one more cluster costs beside few, and
+//! beside many.
 
 use super::table::Table;
 
-/// How much more a further cluster may cost beside the most than beside the fewest.
+/// How much more one more cluster may cost between the largest numbers than between the smallest.
 const GROWTH: f64 = 1.2;
 
-/// One of the figures of a point, if it has it.
+/// One of the figures of a point, if the point has it.
 type Figure = fn(&Point) -> Option<f64>;
 
-/// What so many clusters have cost.
+/// What this many clusters cost.
 pub(super) struct Point {
     pub(super) clusters: usize,
     /// With nothing to do.
     pub(super) idle: Used,
-    /// With one of a hundred members failing. `None`: there are fewer members.
+    /// With one of a hundred members failing. `None` if there are fewer members.
     pub(super) failing: Option<Used>,
 }
 
-/// What the manager has used.
+/// What the manager used.
 pub(super) struct Used {
     /// Milliseconds of processor time in a second.
     pub(super) processor: f64,
@@ -25,8 +26,8 @@ pub(super) struct Used {
     pub(super) memory: f64,
 }
 
-/// Adds how much more a further cluster costs between the two largest numbers than between the two smallest. Nothing where
-/// there are fewer than three of different numbers.
+/// Adds how much more one more cluster costs between the two largest numbers than between the two smallest. Adds
+/// nothing if there are fewer than three different numbers.
 pub(super) fn rows(points: &[Point], table: &mut Table) {
     let goal = format!("≤ {GROWTH}");
     let figures: [(&str, Figure); 4] = [
@@ -63,7 +64,8 @@ fn count(clusters: usize) -> f64 {
 mod tests {
     use super::*;
 
-    /// With so much memory while idle, and twice as much while members fail, where there are a hundred.
+    /// Points with this much memory while idle. While members fail, it is twice as much, if there are a hundred
+    /// members.
     fn of(memory: impl Fn(f64) -> f64) -> Vec<Point> {
         let used = |memory| Used { processor: 0.0, memory };
         let point = |clusters| {

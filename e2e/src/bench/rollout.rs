@@ -1,4 +1,4 @@
-//! A rollout of three members: ours, and the same steps with etcdctl; and what a control plane notices of ours.
+//! A rollout of three members: ours, and the same steps with etcdctl. Also what a control plane notices of ours.
 
 use super::bare::{Bare, Pace};
 use super::{PATIENCE, table::Table};
@@ -16,15 +16,15 @@ use serde_json::json;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-/// Clients that follow what is published, as many as scenarios have.
+/// Clients that follow the published endpoints, as many as in scenarios.
 const LOAD: Load = Load { seed: None, clients: 2, keys: 8, rest: Duration::from_millis(50), keep_endpoints: false };
 /// Clients of the API servers.
 const OBJECTS: ObjectLoad = ObjectLoad { writers: 2, rest: Duration::from_millis(50) };
 /// API servers of the control plane.
 const SERVERS: usize = 3;
 
-/// Measures `rounds` rollouts of each kind in turns; the median of their times counts. What is counted is that of the
-/// last one.
+/// Measures `rounds` rollouts of each kind in turns. The median of their times counts; all other figures are those of
+/// the last one.
 pub(super) async fn measure(bed: &Bed, rounds: usize, table: &mut Table) -> Result<()> {
     let (mut times, mut bare, mut last) = (Vec::new(), Vec::new(), None);
     for round in 0..rounds {
@@ -59,7 +59,7 @@ pub(super) async fn measure(bed: &Bed, rounds: usize, table: &mut Table) -> Resu
     Ok(())
 }
 
-/// What clients have noticed.
+/// Adds what clients noticed.
 fn noticed(figures: &Figures, table: &mut Table) {
     let Figures { failed, unknown, failed_twice, longest_stall, .. } = figures;
     table.row("  failed writes of clients that try once", (failed + unknown).to_string(), "", "1–2");
@@ -67,7 +67,7 @@ fn noticed(figures: &Figures, table: &mut Table) {
     table.row("  longest stall", format!("{:.2} s", longest_stall.as_secs_f64()), "≤ 1.5 s", "");
 }
 
-/// One that nobody uses but clients who follow what is published.
+/// A rollout whose only clients follow the published endpoints.
 struct Alone {
     took: Duration,
     figures: Figures,
@@ -95,7 +95,7 @@ async fn alone(bed: &Bed, namespace: &str) -> Result<Alone> {
     Ok(Alone { took, figures, moves, requests })
 }
 
-/// Of how many members leadership was moved away.
+/// From how many members leadership was moved away.
 fn moves(states: &[EtcdCluster]) -> usize {
     let operations = states.iter().filter_map(|etcd| etcd.status.as_ref()?.operation.as_ref());
     let moves = operations.filter(|operation| operation.kind == OperationKind::MoveLeader);
@@ -103,7 +103,8 @@ fn moves(states: &[EtcdCluster]) -> usize {
     from.len()
 }
 
-/// Three machines by hand, one after the other, and three others in their place.
+/// Makes three machines by hand, one after the other, and replaces them by three others. Returns how long the
+/// replacement takes.
 async fn by_hand(bed: &Bed, namespace: &str) -> Result<Duration> {
     let mut bare = Bare::new(bed, namespace, Pace::OneByOne)?;
     bare.joins().await?;
@@ -115,13 +116,13 @@ async fn by_hand(bed: &Bed, namespace: &str) -> Result<Duration> {
     Ok(took)
 }
 
-/// One that API servers use, which are replaced when they are told.
+/// A rollout that API servers use. They are replaced when they get other endpoints.
 struct Used {
     took: Duration,
     requests: usize,
     moves: usize,
     voters: usize,
-    /// Endpoints that an API server had, and that no voter served.
+    /// Endpoints that an API server had and that no voter served.
     dead: usize,
     figures: Figures,
 }
@@ -155,7 +156,7 @@ async fn beside_a_control_plane(bed: &Bed, namespace: &str) -> Result<Used> {
     Ok(used)
 }
 
-/// How many endpoints of the API server that is worst off no voter serves.
+/// How many endpoints no voter serves, of the API server with most of these.
 fn unserved(seen: &Seen, voters: &BTreeSet<&str>) -> usize {
     let dead = |used: &Vec<String>| used.iter().filter(|url| !voters.contains(url.as_str())).count();
     seen.servers.iter().map(dead).max().unwrap_or_default()
@@ -168,14 +169,14 @@ async fn applied(bed: &Bed, manifests: Manifests) -> Result<ClusterHandle> {
     Ok(ClusterHandle::new(&client, &manifests))
 }
 
-/// Asks for other machines.
+/// Changes the template so that the machines are replaced.
 async fn roll(handle: &ClusterHandle) -> Result<()> {
     let spec = Patch::Merge(json!({"spec": {"etcdadmConfigSpec": {"preEtcdadmCommands": ["true"]}}}));
     handle.etcds().patch(&handle.etcd, &PatchParams::default(), &spec).await?;
     Ok(())
 }
 
-/// Waits until three others are there and nothing is done any more. Every status on the way is shown to `seen`.
+/// Waits until three other members are there and the rollout is over. Passes every status on the way to `seen`.
 async fn until_rolled(handle: &ClusterHandle, old: &[String], mut seen: impl FnMut(&EtcdClusterStatus)) -> Result<()> {
     until(format!("the members of {} are replaced", handle.namespace), PATIENCE * 2, async || {
         let (status, machines) = (handle.status().await?, handle.etcd_machines().await?);
@@ -189,7 +190,7 @@ async fn until_rolled(handle: &ClusterHandle, old: &[String], mut seen: impl FnM
     .await
 }
 
-/// Requests of ours since a mark, beside watches that are renewed.
+/// Our requests since a mark, without renewed watches.
 fn asked(bed: &Bed, mark: Mark) -> Result<usize> {
     let requests = bed.plane.requests_since(mark)?.user(PROVIDER).filter(|request| request.verb != "watch");
     eprintln!("requests of one rollout:\n{requests}");

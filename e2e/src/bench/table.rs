@@ -7,7 +7,7 @@ use std::fmt;
 pub(super) struct Table(Vec<[String; 4]>);
 
 impl Table {
-    /// Adds a row; what is not known is left empty.
+    /// Adds a row. Unknown cells are empty.
     pub(super) fn row(&mut self, what: &str, figure: String, goal: &str, peer: &str) {
         self.0.push([what.to_owned(), figure, goal.to_owned(), peer.to_owned()]);
     }

@@ -30,7 +30,7 @@ fn main() -> ExitCode {
     prepare_and_run(
         |tools| {
             infrastructure.prepare(tools)?;
-            // What clients record of a rollout goes there, though nobody is judged here.
+            // A history of clients in a rollout needs the judge, although nothing is judged here.
             if infrastructure == Infrastructure::Local && clusters.is_empty() && !reconciles {
                 Judge::ensure()?;
             }

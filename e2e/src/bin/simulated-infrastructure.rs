@@ -1,4 +1,4 @@
-//! Simulated machines and members, in the place of `local-infrastructure`; beds of many clusters start it.
+//! Simulated machines and members in place of `local-infrastructure`. Beds with many clusters start this program.
 
 use clap::Parser;
 use e2e::simulated::{Arguments, run};

@@ -1,5 +1,4 @@
-//! What Prometheus answers, asked of its engine without a server: of a test that fails, promtool prints what the query
-//! was answered.
+//! Answers of Prometheus' engine without a server: promtool prints the answer to the query of each failing test.
 
 use crate::tools::Promtool;
 use anyhow::{Context, Result, ensure};
@@ -9,47 +8,48 @@ use std::collections::BTreeMap;
 
 /// Labels of a series.
 pub type Labels = BTreeMap<String, String>;
-/// What one query was answered at one time.
+/// The answer to one query at one time.
 type Samples = Vec<(Labels, f64)>;
 
-/// A series of an answer.
+/// A series in an answer.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Series {
-    /// What tells it from the others of the answer.
+    /// The labels that distinguish it from the other series of the answer.
     pub labels: Labels,
-    /// Times in seconds, and its values there.
+    /// Times in seconds, and its values at these times.
     pub points: Vec<(f64, f64)>,
 }
 
 impl Series {
-    /// Its value at the end of all series, if it goes on until then.
+    /// Its value at `end`, if it has one there.
     pub(super) fn at_end(&self, end: f64) -> Option<f64> {
         self.points.last().filter(|(time, _)| *time >= end).map(|(_, value)| *value)
     }
 }
 
-/// What each query is answered at every second before `end`. `input` is promtool's `input_series`, with a value for
-/// each second. Values that are not numbers are left out.
+/// The answer to each query at every second before `end`. `input` is promtool's `input_series`, with a value for each
+/// second. Values that are not numbers are left out.
 ///
 /// # Errors
-/// When promtool does not know a query or the input, or answers otherwise than is known here.
+/// When promtool does not understand a query or the input, or its output has an unknown form.
 pub fn ask(promtool: &Promtool, input: &[Value], queries: &[String], end: usize) -> Result<Vec<Vec<Series>>> {
     let mut tests = Vec::new();
     for (number, query) in queries.iter().enumerate() {
         for time in 0..end {
-            // No answer has these labels. They are printed beside it, and say what was asked.
+            // No answer has these labels, so every test fails. promtool prints them beside the answer, and they
+            // identify the query.
             let labels = format!("{{query=\"{number}\", time=\"{time}\"}}");
             let expected = json!([{"labels": labels, "value": 0}]);
             tests.push(json!({"expr": query, "eval_time": format!("{time}s"), "exp_samples": expected}));
         }
     }
     let asked = tests.len();
-    // Between two evaluations of rules, promtool takes in nothing of its input.
+    // promtool reads input only at each evaluation of the rules.
     let tests = json!({
         "evaluation_interval": "1s",
         "tests": [{"interval": "1s", "input_series": input, "promql_expr_test": tests}],
     });
-    // promtool wants rules, and these are about none.
+    // promtool requires rules, so this is an unused one.
     let rules = json!({"groups": [{"name": "none", "rules": [{"record": "none", "expr": "vector(0)"}]}]});
     let said = promtool.test(&rules, &tests.to_string()).err().context("no test has failed")?.to_string();
     let printed = printed(&said)?;
@@ -68,7 +68,7 @@ pub fn ask(promtool: &Promtool, input: &[Value], queries: &[String], end: usize)
     Ok(answers.into_iter().map(all_of).collect())
 }
 
-/// The number of each query, the time, and the answer.
+/// The number of each query, the time, and the answer, from promtool's output.
 fn printed(said: &str) -> Result<Vec<(usize, f64, Samples)>> {
     let mut lines = said.lines().map(str::trim_start);
     let mut printed = Vec::new();

@@ -1,4 +1,4 @@
-//! The demo on Cluster API's docker infrastructure: the same apply, and a whole Kubernetes cluster at its end.
+//! The demo on Cluster API's docker infrastructure: the same apply, which leads to a whole Kubernetes cluster.
 
 use super::{FRAME, Milestones, Screen, Snapshot, note_etcd, stay, tree};
 use crate::bed::{ClusterHandle, Manifests};
@@ -7,14 +7,14 @@ use crate::world::World;
 use anyhow::{Result, bail, ensure};
 use std::time::{Duration, Instant};
 
-/// What is applied.
+/// The example that is applied.
 const EXAMPLE: &str = "examples/docker/cluster.yaml";
-/// Control-plane nodes and workers in it.
+/// How many control-plane nodes and workers it has together.
 const NODES: usize = 2;
 /// How long the cluster may take before the demo gives up.
 const PATIENCE: Duration = Duration::from_secs(600);
 
-/// Runs the demo in a world. `once`: end when it has been shown.
+/// Runs the demo in a world. With `once`, it ends when everything has been shown.
 ///
 /// # Errors
 /// If anything does not come up as it should.
@@ -61,7 +61,8 @@ pub async fn run(world: &World, once: bool) -> Result<()> {
     bed.stop().await
 }
 
-/// Looks at a cluster until etcd and so many Nodes are Ready, noting what is reached when; `show` gets every look.
+/// Reads a cluster again and again until etcd and this many Nodes are Ready, and records the milestones. `show` gets
+/// every snapshot.
 ///
 /// # Errors
 /// When it has not come up after ten minutes.

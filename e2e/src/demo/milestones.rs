@@ -1,26 +1,27 @@
-//! When what was reached on the way, from the apply on.
+//! When each milestone was reached, from the apply on.
 
 use std::time::Duration;
 
-/// What was reached, in the order in which it was.
+/// The milestones, in the order in which they were reached.
 #[derive(Debug, Default)]
 pub struct Milestones(Vec<(String, Duration)>);
 
 impl Milestones {
-    /// Notes that something is reached; what was noted before keeps its time.
+    /// Records that a milestone is reached. One that was reached before keeps its time.
     pub fn reach(&mut self, what: &str, elapsed: Duration) {
         if self.when(what).is_none() {
             self.0.push((what.to_owned(), elapsed));
         }
     }
 
-    /// When something was reached; nothing if it was not.
+    /// When a milestone was reached; `None` if it was not.
     #[must_use]
     pub fn when(&self, what: &str) -> Option<Duration> {
         self.0.iter().find(|(known, _)| known == what).map(|(_, elapsed)| *elapsed)
     }
 
-    /// A table: each milestone, when it was reached, and how long after the one before. The slowest part is named last.
+    /// A table of each milestone, when it was reached, and how long after the one before. The last line names the
+    /// slowest part.
     #[must_use]
     pub fn table(&self) -> Vec<String> {
         let mut before = Duration::ZERO;

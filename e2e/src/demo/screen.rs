@@ -1,15 +1,15 @@
-//! Draws lines over the ones drawn before; where nobody watches a terminal, prints what has changed.
+//! Draws lines over those drawn before. Without a terminal, prints what has changed.
 
 use std::io::{IsTerminal, Write, stdout};
 
-/// The place on the terminal where the tree is.
+/// The part of the terminal that shows the tree.
 #[derive(Default)]
 pub struct Screen {
     drawn: Vec<String>,
 }
 
 impl Screen {
-    /// Whether somebody watches a terminal.
+    /// Whether the output goes to a terminal.
     #[must_use]
     pub fn is_watched(&self) -> bool {
         stdout().is_terminal()
@@ -18,7 +18,7 @@ impl Screen {
     /// Shows these lines in place of the last ones.
     pub fn show(&mut self, lines: &[String]) {
         let mut out = stdout().lock();
-        // Nothing better can be done about a terminal that is gone than to go on without it.
+        // If the terminal is gone, the demo goes on without it.
         let _ = if out.is_terminal() { self.redraw(&mut out, lines) } else { self.print_new(&mut out, lines) };
         let _ = out.flush();
         lines.clone_into(&mut self.drawn);
@@ -29,7 +29,7 @@ impl Screen {
             // Up to the first line, and clear from there on.
             write!(out, "\x1b[{}F\x1b[J", self.drawn.len())?;
         }
-        // Without wrapping: a wrapped line would count as two when it is drawn over.
+        // Line wrapping is off: a wrapped line would count as two when the tree is drawn over.
         write!(out, "\x1b[?7l")?;
         for line in lines {
             writeln!(out, "{line}")?;
@@ -37,7 +37,7 @@ impl Screen {
         write!(out, "\x1b[?7h")
     }
 
-    /// The first line holds the time, which changes always.
+    /// Leaves out the first line, which has the time and always changes.
     fn print_new(&self, out: &mut impl Write, lines: &[String]) -> std::io::Result<()> {
         let new: Vec<&String> = lines.iter().skip(1).filter(|line| !self.drawn.contains(line)).collect();
         if let (Some(head), false) = (lines.first(), new.is_empty()) {

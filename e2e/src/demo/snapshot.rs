@@ -1,4 +1,4 @@
-//! What the demo shows of a cluster, read in one go.
+//! What the demo shows of a cluster, all read at the same time.
 
 use crate::bed::ClusterHandle;
 use anyhow::{Context, Result};
@@ -28,7 +28,7 @@ pub struct Snapshot {
     pub control_plane: String,
     /// Whether it is paused.
     pub paused: bool,
-    /// Endpoints in it.
+    /// The endpoints in it.
     pub endpoints: Vec<String>,
     /// Control-plane Machines: name, whether it has bootstrap data.
     pub control_plane_machines: Vec<(String, bool)>,
@@ -37,7 +37,7 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// Reads a cluster. What is not there yet is left empty.
+    /// Reads a cluster. What does not exist yet is left empty.
     ///
     /// # Errors
     /// When the API server does not answer.

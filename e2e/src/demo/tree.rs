@@ -1,11 +1,12 @@
-//! A snapshot as a tree of lines. Pure.
+//! A snapshot as a tree of lines. This is a pure function.
 
 use super::snapshot::Snapshot;
 use kubectl_etcdcluster::text::Times;
 use kubectl_etcdcluster::tree;
 use std::time::Duration;
 
-/// Draws the tree; that of etcd is the kubectl plugin's. `is_watched`: somebody looks on, so that ages may count up.
+/// Draws the tree. Its part about etcd is the kubectl plugin's. `is_watched`: the output is a terminal, so ages may
+/// count up.
 #[must_use]
 pub fn lines(seen: &Snapshot, elapsed: Duration, is_watched: bool) -> Vec<String> {
     let mut lines = vec![format!("Cluster {}  {:.1} s", seen.cluster, elapsed.as_secs_f32())];

@@ -13,20 +13,20 @@ use std::path::{Path, PathBuf};
 use std::process::Output;
 use std::time::Duration;
 
-/// Where clients look for a daemon if nobody tells them otherwise. `/run` is the world's own.
+/// Where clients look for a daemon by default. `/run` is the world's own.
 const SOCKET: &str = "unix:///run/docker.sock";
-/// Where it stores images, containers and volumes, below its own directory.
+/// Where the daemon stores images, containers and volumes, below its own directory.
 const DATA_ROOT: &str = "data";
 /// The network that the docker infrastructure puts its containers into.
 const NETWORK: &str = "kind";
-/// What any command may take on a busy computer. Docker can wait for itself forever: an exec into a container that is
-/// being frozen and the command to let it go on are such a pair.
+/// How long any command may take on a busy computer. Docker can wait for itself forever: for example, an exec into a
+/// container that is being frozen, and the command to let that container continue.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A running daemon.
 pub(super) struct Daemon {
     process: Process,
-    /// Everything that it stores.
+    /// The directory of everything that it stores.
     state: PathBuf,
 }
 
@@ -43,7 +43,8 @@ impl Daemon {
             "cgroup-parent": format!("/{}", world.cgroup()),
         });
         if runtime::must_ask_for_less()? {
-            // Docker has no other way to ask for less on behalf of those who ask for everything (`--privileged`).
+            // A privileged container (`--privileged`) requests everything. Docker has no other way to request less on
+            // its behalf.
             config["runtimes"] = json!({"less": {"path": programs()?.join("e2e"), "runtimeArgs": ["runc"]}});
             config["default-runtime"] = json!("less");
         }
@@ -66,17 +67,17 @@ impl Daemon {
         Ok(daemon)
     }
 
-    /// The directory of everything that it stores of containers and volumes.
+    /// The directory in which it stores everything about containers and volumes.
     pub(super) fn data_root(&self) -> PathBuf {
         self.state.join(DATA_ROOT)
     }
 
-    /// What a command says in a container. That it fails is in its exit status, as docker's own failures are.
+    /// Runs a command in a container. If the command or docker itself fails, only the exit status says so.
     pub(super) async fn exec(&self, container: &str, command: &[&str]) -> Result<Output> {
         self.answer(&[&["exec", container], command].concat()).await
     }
 
-    /// What `docker` says with these arguments.
+    /// Runs `docker` with these arguments. If it fails, only the exit status says so.
     pub(super) async fn answer(&self, arguments: &[&str]) -> Result<Output> {
         let output =
             tokio::process::Command::new("docker").args(["--host", SOCKET]).args(arguments).kill_on_drop(true).output();
@@ -94,7 +95,7 @@ impl Daemon {
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
-    /// Makes an image of some paths, each in its directory. No path may come twice, as a directory either.
+    /// Makes an image of some paths, each below its directory. No path may come twice, not even as a directory.
     pub(super) async fn import(&self, name: &str, entrypoint: &str, paths: &[(&Path, &str)]) -> Result<()> {
         let mut tar = std::process::Command::new("tar");
         tar.arg("--create").stdout(std::process::Stdio::piped());
@@ -117,7 +118,8 @@ impl Daemon {
         Ok(())
     }
 
-    /// Ends it after its containers, and removes what it has stored: another may be started in this world.
+    /// Ends the daemon after its containers, and removes what it has stored, so that another daemon can be started in
+    /// this world.
     pub(super) async fn stop(mut self) -> Result<()> {
         let containers = self.docker(&["ps", "--all", "--quiet"]).await?;
         let containers: Vec<&str> = containers.lines().collect();
@@ -131,12 +133,13 @@ impl Daemon {
     }
 }
 
-/// Takes away what the daemon has left mounted: it does so where a command was interrupted that looked into a container.
+/// Unmounts what the daemon has left mounted. It leaves mounts behind if a command that reads from a container is
+/// interrupted.
 fn unmount_below(directory: &Path) -> Result<()> {
     let mounts = fs::read_to_string("/proc/self/mountinfo").context("read the mounts")?;
     let points = mounts.lines().filter_map(|mount| mount.split(' ').nth(4)).map(Path::new);
     let below: Vec<&Path> = points.filter(|point| point.starts_with(directory) && *point != directory).collect();
-    // What was mounted last may lie in what was mounted before.
+    // A later mount may be inside an earlier one.
     for point in below.into_iter().rev() {
         println!("dockerd has left {} mounted", point.display());
         unmount(point, UnmountFlags::DETACH).with_context(|| format!("unmount {}", point.display()))?;

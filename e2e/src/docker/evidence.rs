@@ -1,4 +1,4 @@
-//! What is kept of a bed in which a scenario has failed.
+//! The evidence that is kept of a bed in which a scenario has failed.
 
 use super::DockerBed;
 use crate::evidence::{Evidence, make_directory, write_file};
@@ -7,12 +7,12 @@ use anyhow::Result;
 use std::path::Path;
 
 impl DockerBed {
-    /// Keeps, among the logs of a scenario, what goes when the bed is cleared: every object, the requests since
-    /// `since`, and what each container has said: its console, its journal with etcd's and the kubelet's part of it,
-    /// and `/var/log`.
+    /// Keeps, among the logs of a scenario, what would be lost when the bed is cleared: every object, the requests
+    /// since `since`, and the output of each container. That is its console, its journal, which includes etcd's and the
+    /// kubelet's part, and `/var/log`.
     ///
     /// # Errors
-    /// With what could not be kept; the rest is.
+    /// With the parts that could not be kept. The other parts are kept.
     pub async fn keep_evidence(&self, scenario: &str, since: Mark) -> Result<()> {
         let world = self.world().with_logs(scenario)?;
         let directory = world.logs();
@@ -42,8 +42,8 @@ impl DockerBed {
         evidence.end()
     }
 
-    /// What docker says, be it that it cannot: not everything that a container may be asked is in every one, and not
-    /// every one runs.
+    /// Keeps docker's answer, even if it is an error: not every container runs, and not every container has what is
+    /// asked for.
     async fn keep_answer(&self, directory: &Path, what: &str, arguments: &[&str]) -> Result<()> {
         let said = self.daemon.answer(arguments).await?;
         write_file(&directory.join(format!("{what}.log")), [said.stdout, said.stderr].concat())

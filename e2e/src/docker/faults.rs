@@ -1,4 +1,4 @@
-//! What happens to containers and to managers.
+//! Faults of containers and of managers.
 
 mod data;
 mod illness;
@@ -17,18 +17,18 @@ pub use data::Container;
 
 /// Upstream's managers, by the names of their processes.
 const UPSTREAM: [&str; 3] = [users::CAPI_CORE, users::CAPI_BOOTSTRAP, users::CAPI_CONTROL_PLANE];
-/// How long a machine may take to end everything and start again.
+/// How long a machine may take to end all its processes and start again.
 const REBOOT: Duration = Duration::from_secs(60);
-/// How long our manager may take to give up what it does.
+/// How long our manager may take to end its work.
 const END: Duration = Duration::from_secs(15);
 /// How long a process may wait for a disk that is busy with other things.
 const FREEZE: Duration = Duration::from_secs(30);
 
 impl DockerBed {
-    /// Freezes every process of a container. Its address is there, and nobody answers.
+    /// Freezes every process of a container. Its address stays, but nothing answers there.
     ///
-    /// A process that waits for a disk can't be frozen before it has what it waits for, and runc gives up after a fifth of a
-    /// second (`unable to freeze`; its `fs/freezer.go`), so docker is asked again.
+    /// A process that waits for a disk can't be frozen before the disk has answered, and runc gives up after a fifth of
+    /// a second (`unable to freeze`; its `fs/freezer.go`), so docker is asked again and again.
     ///
     /// # Errors
     /// When it does not run, or waits too long for a disk.
@@ -41,7 +41,7 @@ impl DockerBed {
         .map(drop)
     }
 
-    /// Lets a frozen container go on.
+    /// Lets a frozen container continue.
     ///
     /// # Errors
     /// When it is not frozen.
@@ -50,7 +50,7 @@ impl DockerBed {
         self.daemon.docker(&["unpause", container]).await.map(drop)
     }
 
-    /// Takes a machine's power away: every process of the container is killed.
+    /// Cuts a machine's power: every process of the container is killed.
     ///
     /// # Errors
     /// When it does not run.
@@ -59,7 +59,7 @@ impl DockerBed {
         self.daemon.docker(&["kill", container]).await.map(drop)
     }
 
-    /// Destroys a machine: its container is gone, with everything in it.
+    /// Destroys a machine: its container is removed, with everything in it.
     ///
     /// # Errors
     /// When there is no such container.
@@ -68,16 +68,16 @@ impl DockerBed {
         self.daemon.docker(&["rm", "--force", "--volumes", container]).await.map(drop)
     }
 
-    /// Reboots a machine from within: its systemd ends everything, and docker starts the container again by itself, because
-    /// the docker infrastructure asks for that. Not twice within ten seconds: docker takes that for a container that does
-    /// not work.
+    /// Reboots a machine from within: its systemd ends everything, and docker starts the container again by itself,
+    /// because the docker infrastructure asks for that. Do not reboot a machine twice within ten seconds: docker would
+    /// treat its container as one that does not work.
     ///
     /// # Errors
     /// When the container does not run, or has not begun to reboot.
     pub async fn reboot(&self, container: &str) -> Result<()> {
         let before = self.boot(container).await?;
         self.fault(&format!("{container} reboots"), &[container]);
-        // It may be gone before it has answered.
+        // The container may end before it has answered.
         let answer = self.exec(container, &["systemctl", "reboot"]).await;
         let rebooted = until(format!("{container} has rebooted"), REBOOT, async || {
             let now = self.boot(container).await?;
@@ -88,7 +88,7 @@ impl DockerBed {
         Ok(())
     }
 
-    /// Cuts the power of all these machines at once, and gives it back to all of them at once.
+    /// Cuts the power of all these machines together, and restores the power of all of them together.
     ///
     /// # Errors
     /// When one does not start.
@@ -101,7 +101,7 @@ impl DockerBed {
         Ok(())
     }
 
-    /// What tells one life of a container from the next: when it has started, if it runs.
+    /// When a container was started, if it runs. This distinguishes one run of it from the next.
     async fn boot(&self, container: &str) -> Result<String> {
         let format = "{{if .State.Running}}{{.State.StartedAt}}{{end}}";
         let started = self.daemon.docker(&["inspect", "--format", format, container]).await?.trim().to_owned();
@@ -109,8 +109,8 @@ impl DockerBed {
         Ok(started)
     }
 
-    /// The address that docker has given a container, empty while it does not run. The machine in it may use another one:
-    /// that which it was given first.
+    /// The address that docker has given a container, empty while the container does not run. The machine in it may use
+    /// another address: the first one that it was given.
     ///
     /// # Errors
     /// When there is no such container.
@@ -138,8 +138,8 @@ impl DockerBed {
         self.manager.kill().await
     }
 
-    /// Ends our manager and starts it again with these controllers only; with none given, with all of them. Waits until it
-    /// is ready.
+    /// Ends our manager, and starts it again with only these controllers or, if none is given, with all of them. Waits
+    /// until it is ready.
     ///
     /// # Errors
     /// When it does not become ready.
@@ -156,10 +156,10 @@ impl DockerBed {
         Ok(())
     }
 
-    /// Brings every process back that a scenario may have frozen, killed or started with other flags.
+    /// Restores every process that a scenario may have frozen, killed or started with other flags.
     ///
     /// # Errors
-    /// When one does not come back.
+    /// When a process does not run again.
     pub async fn restore(&mut self) -> Result<()> {
         self.restart_manager_with(&[]).await?;
         run(&mut self.capd).await?;
@@ -170,7 +170,7 @@ impl DockerBed {
     }
 }
 
-/// Our manager, ready, with these controllers; with none given, with all of them.
+/// Starts our manager with only these controllers or, if none is given, with all of them. Waits until it is ready.
 pub(super) async fn start_manager(plane: &Plane, world: &World, controllers: &[&str]) -> Result<Process> {
     let kubeconfig = plane.kubeconfig_for(users::PROVIDER)?;
     let mut command = manager_command(&programs()?, kubeconfig, world.logs(), 0).arg("--leader-elect=false");
@@ -182,7 +182,7 @@ pub(super) async fn start_manager(plane: &Plane, world: &World, controllers: &[&
     Ok(manager)
 }
 
-/// Lets a process go on, or starts it again if it has ended.
+/// Lets a process continue, or starts it again if it has ended.
 async fn run(process: &mut Process) -> Result<()> {
     if process.is_running()? { process.signal(Signal::CONT) } else { process.restart().await }
 }

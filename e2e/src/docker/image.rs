@@ -1,4 +1,5 @@
-//! What containers start from: Debian packages and programs of ours, and nothing that an image registry would have to serve.
+//! The images that containers start from. They consist of Debian packages and our own programs, so no image registry is
+//! needed.
 
 mod etcd_machine;
 mod keep_address;
@@ -20,11 +21,11 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// systemd 252: the last in Debian that runs with cgroups of both versions.
+/// Has systemd 252, the last one in Debian that runs with cgroups of both versions.
 const SUITE: &str = "bookworm";
 
-/// Units that have nothing to do in a container, or may not do it. Each costs time when it starts, and the docker
-/// infrastructure looks for the end of the start about half a second after its beginning, and then again only 5 s later.
+/// Units that are useless in a container, or must not run there. Each costs time when it starts, and the docker
+/// infrastructure checks whether the start has ended about half a second after its beginning, and then only 5 s later.
 const MASKED: [&str; 35] = [
     "systemd-resolved.service",
     "systemd-udevd.service",
@@ -80,7 +81,7 @@ impl Roots {
         })
     }
 
-    /// Gives the daemon an image of each.
+    /// Imports an image of each into the daemon.
     pub(super) async fn import(&self, world: &World, daemon: &Daemon) -> Result<()> {
         etcd_machine::import(world, daemon, &self.etcd_machine).await?;
         self.node.import(world, daemon).await?;
@@ -88,7 +89,7 @@ impl Roots {
     }
 }
 
-/// A root directory in the cache, called after everything in `parts`.
+/// A root directory in the cache, whose name has a hash of everything in `parts`.
 fn root(name: &str, parts: &[&str], fill: impl FnOnce(&Path) -> Result<()>) -> Result<PathBuf> {
     let hash = hexadecimal(&Sha256::digest(parts.join("\0"))[..6]);
     let directory = cache::root()?.join("docker").join(format!("{name}-{hash}"));
@@ -112,20 +113,20 @@ fn debootstrap(packages: &str, root: &Path) -> Result<()> {
     for unneeded in ["var/cache/apt/archives", "var/lib/apt/lists", "usr/share/doc", "usr/share/locale"] {
         fs::remove_dir_all(root.join(unneeded)).with_context(|| format!("remove {unneeded}"))?;
     }
-    // Its modes were the temporary directory's.
+    // It still has the mode of the temporary directory that it was.
     fs::set_permissions(root, fs::Permissions::from_mode(0o755)).context("set the root's mode")
 }
 
-/// Keeps systemd in `root` from starting what has no place in a container.
+/// Masks the systemd units of `root` that do not belong in a container.
 fn mask_units(root: &Path) -> Result<()> {
     for unit in MASKED {
         symlink("/dev/null", root.join("etc/systemd/system").join(unit)).with_context(|| format!("mask {unit}"))?;
     }
-    // Each machine has an identity of its own.
+    // Each machine makes its own identity.
     fs::write(root.join("etc/machine-id"), "").context("empty the machine's identity")
 }
 
-/// Writes a file of `root`, and the directories above it.
+/// Writes a file in `root`, and makes the directories above it.
 fn file(root: &Path, path: &str, text: &str) -> Result<()> {
     let path = root.join(path);
     if let Some(directory) = path.parent() {
@@ -134,7 +135,7 @@ fn file(root: &Path, path: &str, text: &str) -> Result<()> {
     fs::write(&path, text).with_context(|| format!("write {}", path.display()))
 }
 
-/// Writes a script of `root`.
+/// Writes a script in `root`.
 fn script(root: &Path, path: &str, text: &str) -> Result<()> {
     file(root, path, text)?;
     let path = root.join(path);

@@ -1,4 +1,4 @@
-//! What a daemon has, and that nothing is left of what scenarios have made.
+//! What a daemon has, and checks that nothing is left of what scenarios have made.
 
 use super::DockerBed;
 use super::daemon::Daemon;
@@ -12,7 +12,7 @@ use serde_json::json;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// Kinds of which nothing may be left when the Clusters are gone.
+/// Kinds of which no object may be left when the Clusters are gone.
 pub const KINDS: [&str; 12] = [
     "Cluster",
     "EtcdCluster",
@@ -40,7 +40,7 @@ pub struct Inventory {
 }
 
 impl Inventory {
-    /// What is here and not in `other`, each with what it is.
+    /// What is here and not in `other`, each with its kind.
     fn beyond(&self, other: &Self) -> Vec<String> {
         let list = |kind: &str, ours: &BTreeSet<String>, theirs: &BTreeSet<String>| -> Vec<String> {
             ours.difference(theirs).map(|name| format!("{kind} {name}")).collect()
@@ -55,7 +55,7 @@ impl Inventory {
 }
 
 impl Daemon {
-    /// What there is at the moment.
+    /// What the daemon has at the moment.
     pub(super) async fn inventory(&self) -> Result<Inventory> {
         let list = async |arguments: &[&str]| {
             let names = self.docker(arguments).await?;
@@ -78,8 +78,8 @@ impl DockerBed {
         Ok(self.daemon.inventory().await?.beyond(&self.empty))
     }
 
-    /// Takes everything away that a scenario has left, and waits until it is gone: first by deleting the Clusters, as
-    /// their users would, with every process as it was at the start and no pause of a user.
+    /// Deletes everything that a scenario has left, and waits until it is gone. First restores every process. Then
+    /// deletes the Clusters, as their users would, and lifts the pauses of users.
     ///
     /// # Errors
     /// When something stays; the error names it.
@@ -112,10 +112,10 @@ impl DockerBed {
         .await
     }
 
-    /// Removes what is left in the daemon by force, and gives what it was.
+    /// Removes by force what is left in the daemon, and returns what it was.
     ///
     /// # Errors
-    /// When the daemon does not answer, or does not do it.
+    /// When the daemon does not answer, or refuses.
     pub async fn remove_traces(&self) -> Result<Vec<String>> {
         let left = self.traces().await?;
         for trace in &left {
@@ -129,7 +129,7 @@ impl DockerBed {
     }
 }
 
-/// A paused control plane is never deleted.
+/// Lifts all pauses: a paused control plane is never deleted.
 async fn lift_pauses(anywhere: &ClusterHandle) -> Result<()> {
     let annotations = json!({names::PAUSED_ANNOTATION: null});
     for kind in ["Cluster", "KubeadmControlPlane"] {

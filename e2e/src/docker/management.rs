@@ -1,4 +1,4 @@
-//! What makes a management cluster of a cluster of containers: Cluster API, and the image of our manager.
+//! Turns a cluster of containers into a management cluster: Cluster API, and the image of our manager.
 
 use super::{CAPD, DockerBed};
 use crate::bed::repository;
@@ -11,7 +11,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Who runs it, as `hack/release.sh` says.
+/// The user and group that run the manager, as in `hack/release.sh`.
 const USER: &str = "65532:65532";
 
 /// The archive of the manager's image, made as `make release` makes it.
@@ -20,7 +20,7 @@ pub struct ManagerImage {
 }
 
 impl ManagerImage {
-    /// Makes it, outside a world: several minutes where the sources have changed.
+    /// Makes the image, outside a world. This takes several minutes if the sources have changed.
     ///
     /// # Errors
     /// When it cannot be built.
@@ -35,7 +35,7 @@ impl ManagerImage {
         output(&mut image).map(drop)
     }
 
-    /// Finds it, inside a world.
+    /// Finds the image, inside a world.
     ///
     /// # Errors
     /// When it has not been made.
@@ -45,7 +45,7 @@ impl ManagerImage {
         Ok(Self { archive })
     }
 
-    /// Its name and tag, which are those in `bootstrap-components.yaml`.
+    /// The name and tag of the image, which are those in `bootstrap-components.yaml`.
     #[must_use]
     pub fn reference() -> String {
         format!("localhost/cluster-api-provider-etcdadm:{}", env!("CARGO_PKG_VERSION"))
@@ -67,22 +67,22 @@ impl DockerBed {
         self.exec(node, &["ctr", "--namespace", "k8s.io", "images", "import", "/manager.tar"]).await.map(drop)
     }
 
-    /// Has the Pods of a cluster with one node reach its API server at the address of its Service. This is all that
+    /// Lets the Pods of a cluster with one node reach its API server at the address of its Service. This is all that
     /// they need of kube-proxy, which the image of nodes does not have.
     ///
     /// # Errors
-    /// When the node has no iptables that work.
+    /// When iptables does not work on the node.
     pub async fn serve_the_api(&self, node: &str, service: &str) -> Result<()> {
         let to = format!("{}:6443", self.address(node).await?);
-        // Debian's iptables speaks to nftables, unless told otherwise. Not every kernel has these.
+        // By default, Debian's iptables uses nftables, which not every kernel has.
         let script = "iptables -t nat -S >/dev/null 2>&1 ||\n\
             update-alternatives --set iptables /usr/sbin/iptables-legacy\n\
             iptables -t nat -A PREROUTING -p tcp -d \"$1\" --dport 443 -j DNAT --to-destination \"$2\"";
         self.exec(node, &["sh", "-ec", script, "sh", service, &to]).await.map(drop)
     }
 
-    /// Installs Cluster API in another cluster, with the docker infrastructure of this bed's daemon. Its managers run
-    /// in this world, and end when the answer is dropped.
+    /// Installs Cluster API in another cluster, with the docker infrastructure of this bed's daemon. The managers run
+    /// in this world, and end when the returned processes are dropped.
     ///
     /// # Errors
     /// When one does not become ready.

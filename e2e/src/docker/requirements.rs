@@ -1,4 +1,4 @@
-//! What a computer needs for a Docker of the test bed's own, said in one line where it lacks something.
+//! Checks that this computer has what the test bed's own Docker needs, and says in one line what it lacks.
 
 use anyhow::{Result, bail};
 use std::env;
@@ -14,11 +14,11 @@ const PROGRAMS: [(&str, &str); 5] = [
     ("iptables", "iptables"),
 ];
 const CGROUPS: &str = "/sys/fs/cgroup";
-/// How many sets of watched files a user may have. A control-plane node takes about 25 of the 128 that Linux starts with.
+/// How many inotify instances a user may have. A control-plane node takes about 25 of the 128 that are Linux's default.
 const INOTIFY: &str = "/proc/sys/fs/inotify/max_user_instances";
 const INOTIFY_INSTANCES: u32 = 1024;
 
-/// Looks, outside a world.
+/// Checks this computer, outside a world.
 pub(super) fn check() -> Result<()> {
     let mut missing = Vec::new();
     if !rustix::process::geteuid().is_root() {
@@ -46,7 +46,7 @@ fn is_there(program: &str) -> bool {
     env::var_os("PATH").is_some_and(|path| env::split_paths(&path).any(|directory| directory.join(program).is_file()))
 }
 
-/// In a hierarchy of version 1, or in the only one of version 2.
+/// Whether a cgroup can be made: in a hierarchy of version 1, or in the only hierarchy of version 2.
 fn cgroups_can_be_made() -> bool {
     let hierarchy = Path::new(CGROUPS).join("memory");
     let hierarchy = if hierarchy.is_dir() { hierarchy.as_path() } else { Path::new(CGROUPS) };
@@ -54,7 +54,7 @@ fn cgroups_can_be_made() -> bool {
     fs::create_dir(&probe).and_then(|()| fs::remove_dir(&probe)).is_ok()
 }
 
-/// Raises the limit until the next start of this computer, where it is too low, and says so.
+/// Whether the limit is high enough. If it is too low, raises it until the next start of this computer, and says so.
 fn inotify_is_enough() -> bool {
     let limit = || fs::read_to_string(INOTIFY).ok().and_then(|text| text.trim().parse::<u32>().ok()).unwrap_or(0);
     let before = limit();

@@ -1,7 +1,7 @@
-//! runc for a computer that may not do everything.
+//! runc for a computer on which root lacks a capability.
 //!
-//! A privileged container is asked to have every capability. Where the daemon itself lacks `CAP_SYS_RESOURCE`, runc refuses.
-//! So docker calls this program instead, which takes the capability out of what is asked for and then becomes runc.
+//! A privileged container requests every capability. If the daemon itself lacks `CAP_SYS_RESOURCE`, runc refuses. So
+//! docker calls this program instead, which removes the capability from the request and then becomes runc.
 
 use anyhow::{Context, Result};
 use serde_json::Value;
@@ -24,10 +24,10 @@ pub fn must_ask_for_less() -> Result<bool> {
     Ok(bounding & (1 << CAPABILITY_BIT) == 0)
 }
 
-/// Changes the file that `arguments` of runc name, if they start something, and becomes runc.
+/// Changes the file that runc's `arguments` name, if runc is to start a process, and becomes runc.
 ///
 /// # Errors
-/// When the file can't be changed or runc can't be run. Otherwise it does not come back.
+/// When the file can't be changed or runc can't be run. Otherwise it does not return.
 pub fn run(arguments: &[OsString]) -> Result<()> {
     let has = |name: &str| arguments.iter().any(|argument| argument == name);
     let value = |names: [&str; 2]| {
@@ -52,7 +52,8 @@ fn change(file: &Path, how: impl Fn(&mut Value)) -> Result<()> {
     fs::write(file, value.to_string()).with_context(|| format!("write {}", file.display()))
 }
 
-/// Takes out of a process what needs the capability: itself, and being spared when memory is short.
+/// Removes from a process what needs the capability: the capability itself, and the protection against being killed
+/// when memory is short.
 fn ask_for_less(process: &mut Value) {
     for set in process["capabilities"].as_object_mut().into_iter().flat_map(|sets| sets.values_mut()) {
         if let Some(names) = set.as_array_mut() {

@@ -1,5 +1,5 @@
-//! Where containers have etcd's data, without asking the daemon: it answers late while a container is being frozen, and
-//! the observer does not wait.
+//! Finds where containers have etcd's data, without asking the daemon: the daemon answers late while a container is
+//! being frozen, and the observer does not wait.
 
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -8,14 +8,15 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Where the docker infrastructure has a volume in every container.
+/// Where the docker infrastructure mounts a volume in every container.
 const MOUNT: &str = "/var";
-/// etcd's data directory, below that.
+/// etcd's data directory, below that volume.
 const DATA: &str = "lib/etcd";
-/// How long it is believed what was found: a container that is not there may come, and one of its name may follow it.
+/// How long a result is reused. A missing container may appear meanwhile, and a container may be replaced by another
+/// one of the same name.
 const BELIEVED: Duration = Duration::from_secs(1);
 
-/// What a daemon keeps of a container, as far as it matters here.
+/// The parts of the daemon's file about a container that are used here.
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct Container {
@@ -26,23 +27,23 @@ struct Container {
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct MountPoint {
-    /// Name of the volume; empty if it is none.
+    /// Name of the volume; empty if the mount is not a volume.
     name: String,
 }
 
-/// The volumes of a daemon's containers, by the files that it has of them.
+/// The volumes of a daemon's containers, according to the daemon's files.
 pub(super) struct Volumes {
     root: PathBuf,
     found: Mutex<BTreeMap<String, (Instant, Option<PathBuf>)>>,
 }
 
 impl Volumes {
-    /// Those of the daemon that stores everything in this directory.
+    /// The volumes of the daemon that stores everything in this directory.
     pub(super) fn below(root: PathBuf) -> Self {
         Self { root, found: Mutex::default() }
     }
 
-    /// Where a container has etcd's data, if there is such a container, running or not.
+    /// Where a container has etcd's data, if the container exists, running or not.
     pub(super) fn data(&self, container: &str) -> Option<PathBuf> {
         let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((at, data)) = found.get(container)
@@ -64,7 +65,7 @@ impl Volumes {
     }
 }
 
-/// A container's file; nothing of one that is being made or removed.
+/// Reads the file of a container. `None` if the container is being made or removed.
 fn read(directory: &Path) -> Option<Container> {
     serde_json::from_slice(&fs::read(directory.join("config.v2.json")).ok()?).ok()
 }

@@ -1,4 +1,4 @@
-//! The Kubernetes cluster that comes out of it, as its user meets it: through the kubeconfig Secret.
+//! The resulting Kubernetes cluster, as its user reaches it: through the kubeconfig Secret.
 
 use super::DockerBed;
 use crate::bed::ClusterHandle;
@@ -38,10 +38,10 @@ impl Workload {
         Ok(Self { client, kubeconfig, kubectl: bed.world().tools().kubectl.clone() })
     }
 
-    /// Waits until its API server is ready. From then on the observer asks that too.
+    /// Waits until its API server is ready. From then on the observer asks the API server too.
     ///
     /// # Errors
-    /// When it is not in time.
+    /// When it is not ready in time.
     pub async fn until_ready(bed: &DockerBed, handle: &ClusterHandle, timeout: Duration) -> Result<Self> {
         let what = format!("the API server of {} is ready", handle.cluster);
         let found = until(what, timeout, async || Self::find(bed, handle).await.map(Some)).await?;
@@ -86,10 +86,10 @@ impl Workload {
         Ok(nodes.items.into_iter().filter_map(info).map(|info| info.kubelet_version).collect())
     }
 
-    /// Waits until it has exactly so many Nodes, all of them Ready.
+    /// Waits until it has exactly this many Nodes, all of them Ready.
     ///
     /// # Errors
-    /// When it has not in time.
+    /// When that does not happen in time.
     pub async fn until_nodes(&self, wanted: usize, timeout: Duration) -> Result<Vec<String>> {
         until(format!("{wanted} Nodes are Ready"), timeout, async || {
             let all = Api::<Node>::all(self.client.clone()).list(&ListParams::default()).await?.items.len();
@@ -122,7 +122,7 @@ impl Workload {
     /// What `kubectl` prints with the cluster's kubeconfig.
     ///
     /// # Errors
-    /// When it fails; the error tells what it said.
+    /// When it fails; the error has its output.
     pub fn kubectl(&self, arguments: &[&str]) -> Result<String> {
         let mut command = Command::new(&self.kubectl);
         command.arg("--kubeconfig").arg(&self.kubeconfig).args(arguments);

@@ -1,4 +1,4 @@
-//! What machines of namespaces have said: of each its console, and its `/var/log`.
+//! The logs of machines: the console and `/var/log` of each.
 
 use super::{Evidence, make_directory, write_file};
 use crate::process::output;
@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::Command;
 
 impl Evidence {
-    /// Collects what each machine that is still there has said, running or not, below `directory`.
+    /// Collects the logs of each machine that still exists, running or not, below `directory`.
     pub(crate) async fn of_machines(&mut self, machines: &Machines, directory: &Path) {
         let mut found = Vec::new();
         let list = async {
@@ -28,7 +28,7 @@ impl Evidence {
 fn keep(machine: &Machine, to: &Path) -> Result<()> {
     make_directory(to)?;
     write_file(&to.join("console.log"), machine.console()?)?;
-    // It lies beside `/var/lib`, in which etcd's data is.
+    // It is beside `/var/lib`, which contains etcd's data.
     let logs = machine.etcd_data().ancestors().nth(2).context("etcd's data is not below /var")?.join("log");
     let mut copy = Command::new("cp");
     copy.args(["--recursive", "--no-target-directory"]).arg(logs).arg(to.join("log"));

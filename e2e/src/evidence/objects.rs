@@ -1,4 +1,5 @@
-//! Every object of an API server as YAML, in a file for each kind. Of Secrets only the names of their values are told.
+//! Every object of an API server as YAML, in one file for each kind. Of Secrets, only the names of their values are
+//! kept.
 
 use super::{make_directory, write_file};
 use anyhow::{Context, Result, ensure};
@@ -9,18 +10,18 @@ use kube::{Api, Client};
 use serde_json::Value;
 use std::path::Path;
 
-/// Groups that are left out: CRDs are longer than everything else, and files in releases; events are in the core group
-/// too.
+/// API groups that are left out. CRDs are longer than everything else, and are files of releases; events are in the
+/// core group too.
 const LEFT_OUT: [&str; 2] = ["apiextensions.k8s.io", "events.k8s.io"];
-/// Has a manifest as it was applied, with all that was in it.
+/// This annotation contains a whole manifest as it was applied, including the values of a Secret.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
-/// Stands where a value of a Secret was.
+/// What replaces the value of a Secret.
 const HIDDEN: &str = "(not shown)";
 
-/// Writes all of them below a directory.
+/// Writes all objects below a directory.
 ///
 /// # Errors
-/// When the kinds cannot be listed; or with all those whose objects could not be.
+/// When the kinds cannot be listed, or with all kinds whose objects could not be written.
 pub(super) async fn write(client: &Client, directory: &Path) -> Result<()> {
     make_directory(directory)?;
     let discovery =
@@ -37,7 +38,7 @@ pub(super) async fn write(client: &Client, directory: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Writes those of a kind, if there are any.
+/// Writes the objects of a kind, if there are any.
 async fn write_kind(client: &Client, kind: &ApiResource, directory: &Path) -> Result<()> {
     let objects = Api::<DynamicObject>::all_with(client.clone(), kind).list(&ListParams::default()).await?.items;
     if objects.is_empty() {
@@ -47,7 +48,7 @@ async fn write_kind(client: &Client, kind: &ApiResource, directory: &Path) -> Re
     write_file(&directory.join(file_name(kind)), documents)
 }
 
-/// As `kubectl get` takes it: `machines.cluster.x-k8s.io.yaml`, `secrets.yaml`.
+/// The name that `kubectl get` takes: `machines.cluster.x-k8s.io.yaml`, `secrets.yaml`.
 fn file_name(kind: &ApiResource) -> String {
     match kind.group.as_str() {
         "" => format!("{}.yaml", kind.plural),
@@ -56,7 +57,7 @@ fn file_name(kind: &ApiResource) -> String {
 }
 
 fn document(kind: &ApiResource, mut object: DynamicObject) -> Result<String> {
-    // Items of a list often lack it.
+    // Items of a list often lack their type.
     object.types = Some(TypeMeta { api_version: kind.api_version.clone(), kind: kind.kind.clone() });
     object.metadata.managed_fields = None;
     let mut value = serde_json::to_value(object)?;
@@ -121,7 +122,7 @@ mod tests {
         wanted["apiVersion"] = json!("v1");
         wanted["kind"] = json!("ConfigMap");
         assert_eq!(shown("", "ConfigMap", &map), wanted);
-        // Somebody else's kind of that name is not one of Kubernetes' Secrets.
+        // A kind of this name in another group is not the Secret of Kubernetes.
         let other = json!({"metadata": {"name": "a"}, "data": {"key": "value"}});
         assert_eq!(shown("example.org", "Secret", &other)["data"], json!({"key": "value"}));
     }

@@ -8,7 +8,7 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::Bytes;
 use serde_json::json;
 
-/// What the API server answers with this HTTP status.
+/// The API server's answer with this HTTP status.
 ///
 /// # Errors
 /// When there is no such status.

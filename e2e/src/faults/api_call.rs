@@ -1,4 +1,4 @@
-//! A request to the API server, as its path and method say.
+//! A request to the API server, as described by its path and method.
 
 use super::gate::Call;
 use http::{Method, Uri};
@@ -37,19 +37,19 @@ pub struct ApiCall {
     pub resource: String,
     /// Subresource such as `status`, or empty.
     pub subresource: String,
-    /// Namespace; empty for all of them, and for what has none.
+    /// Namespace; empty for a collection of all namespaces and for cluster-scoped objects.
     pub namespace: String,
     /// Name, empty for collections.
     pub name: String,
 }
 
-/// Resources without a namespace that the manager asks for.
+/// Cluster-scoped resources that the manager requests.
 const CLUSTER_SCOPED: [&str; 2] = ["customresourcedefinitions", "namespaces"];
-/// Writes that nothing depends on. They have no number.
+/// Writes that nothing depends on. They are not numbered.
 const UNCOUNTED: [&str; 2] = ["events", "leases"];
 
 impl ApiCall {
-    /// What a request is about. `None`: no resource, such as discovery.
+    /// The call of a request; `None` if it is not about a resource, such as discovery.
     #[must_use]
     pub fn of(method: &Method, uri: &Uri) -> Option<Self> {
         let (group, path) = after_version(uri.path())?;
@@ -76,7 +76,7 @@ impl ApiCall {
         (!resource.is_empty()).then_some(Self { verb, group, resource, subresource, namespace, name })
     }
 
-    /// The same, with the name of what is created, which only the body says.
+    /// The same call with the name of the created object, which only the body contains.
     #[must_use]
     pub fn with_name_of(mut self, body: &[u8]) -> Self {
         if self.verb == Verb::Create && self.name.is_empty() {
@@ -86,7 +86,7 @@ impl ApiCall {
         self
     }
 
-    /// The same request for one namespace, if it is about the collection of all namespaces: path and query. `None`: it is not.
+    /// Path and query of the same request for one namespace; `None` if it is not about a collection of all namespaces.
     #[must_use]
     pub fn confined(&self, uri: &Uri, namespace: &str) -> Option<String> {
         let of_all = self.namespace.is_empty() && self.name.is_empty() && !CLUSTER_SCOPED.contains(&&*self.resource);
@@ -99,7 +99,7 @@ impl ApiCall {
     }
 }
 
-/// The group and what follows the version in a path such as `/apis/GROUP/VERSION/…` or `/api/v1/…`.
+/// The group, and the path after the version, of a path such as `/apis/GROUP/VERSION/…` or `/api/v1/…`.
 fn after_version(path: &str) -> Option<(&str, Vec<&str>)> {
     let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
     match parts[..] {

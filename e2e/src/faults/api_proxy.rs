@@ -1,7 +1,7 @@
 //! The proxy between a manager and the API server.
 //!
-//! Each connection of the manager has one of its own to the API server. The manager's credentials are passed on as they are,
-//! so that the audit log names it.
+//! Each connection of the manager has its own connection to the API server. The proxy passes the manager's credentials
+//! on as they are, so that the audit log names the manager.
 
 use super::answer;
 use super::api_call::{ApiCall, Verb};
@@ -25,24 +25,24 @@ use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 /// A running proxy. It listens until it is dropped.
 pub(super) struct ApiProxy {
-    /// For the manager.
+    /// The manager's kubeconfig, which leads to the proxy.
     pub(super) kubeconfig: PathBuf,
     task: JoinHandle<()>,
 }
 
-/// Where a proxy stands, and what goes through it.
+/// The configuration of a proxy.
 pub(super) struct Setup<'a> {
     /// The manager's kubeconfig.
     pub(super) kubeconfig: &'a Path,
-    /// Directory of the API server's own certificate and key, `tls.crt` and `tls.key`, which the proxy shows as well.
+    /// Directory of the API server's own certificate and key, `tls.crt` and `tls.key`. The proxy uses them too.
     pub(super) certificates: &'a Path,
     /// Where to write the kubeconfig for the proxy.
     pub(super) own_kubeconfig: PathBuf,
-    /// The only namespace that the manager is shown. `None`: all of them.
+    /// The only namespace that the manager sees. `None`: all of them.
     pub(super) namespace: Option<String>,
-    /// Where requests get their number and their fault.
+    /// Numbers the requests and lets faults happen to them.
     pub(super) gate: Arc<Gate<ApiCall>>,
-    /// Where watches are held back.
+    /// Holds back watches.
     pub(super) watches: Watches,
 }
 
@@ -56,7 +56,7 @@ struct Proxy {
 }
 
 impl ApiProxy {
-    /// Listens on a free port of loopback.
+    /// Listens on a free port of the loopback interface.
     ///
     /// # Errors
     /// When the kubeconfig or the certificates cannot be used.
@@ -84,7 +84,7 @@ impl ApiProxy {
         let task = tokio::spawn(async move {
             loop {
                 let Ok((stream, _)) = listener.accept().await else { continue };
-                // One that ends with an error is one that the manager or the server has closed, or a fault.
+                // An error means that the manager or the server has closed the connection, or that a fault has.
                 tokio::spawn(proxy.clone().serve(stream));
             }
         });
@@ -99,11 +99,11 @@ impl Drop for ApiProxy {
 }
 
 impl Proxy {
-    /// One connection of the manager, to its end.
+    /// Serves one connection of the manager until it ends.
     async fn serve(self: Arc<Self>, stream: TcpStream) -> Result<()> {
         stream.set_nodelay(true)?;
         let stream = self.acceptor.accept(stream).await?;
-        // Only a process that lives makes a handshake.
+        // Only a living process makes a handshake, so this connection belongs to the present life.
         let life = self.gate.life();
         let server = TcpStream::connect(&self.server).await?;
         server.set_nodelay(true)?;
@@ -123,7 +123,7 @@ impl Proxy {
         let send = async {
             let (parts, body) = server.send(Request::from_parts(parts, Full::new(body))).await?.into_parts();
             let body = match &call {
-                // Only when all of it is there has the server answered.
+                // The server has answered only when the whole body is there.
                 Some(call) if call.is_write() => body.collect().await?.map_err(|never| match never {}).boxed_unsync(),
                 Some(call) if call.verb == Verb::Watch => self.watches.follow(call.resource.clone(), body),
                 _ => body.boxed_unsync(),

@@ -1,4 +1,4 @@
-//! A request to an etcd member, as its path says: by gRPC, or through the JSON gateway.
+//! A request to an etcd member, as described by its path: by gRPC, or through the JSON gateway.
 
 use super::gate::Call;
 use std::fmt;
@@ -8,7 +8,7 @@ use std::fmt;
 pub struct EtcdCall {
     /// The method, such as `MemberRemove`, or the gateway's path.
     pub method: String,
-    /// Name of the machine whose member is asked.
+    /// Name of the machine of the member.
     pub machine: String,
 }
 
@@ -34,7 +34,7 @@ const WRITES: [&str; 17] = [
 ];
 
 impl EtcdCall {
-    /// What a request to this path of a member is.
+    /// The call that a request with this path to a member is.
     #[must_use]
     pub fn of(path: &str, machine: &str) -> Self {
         let method = match path.trim_start_matches('/').split_once('/') {
@@ -50,7 +50,7 @@ impl Call for EtcdCall {
         WRITES.contains(&self.method.as_str())
     }
 
-    /// Which member is asked differs from run to run.
+    /// The name has no machine: which member is called differs from run to run.
     fn name(&self) -> String {
         self.method.clone()
     }

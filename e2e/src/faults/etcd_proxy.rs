@@ -1,12 +1,12 @@
 //! The proxy between managers and etcd members.
 //!
-//! What is sent from this world to port 2379 of a machine ends here instead: a rule of the kernel's packet filter says so. For
-//! a cluster that is looked after, the proxy is its members to the manager, with a certificate of the cluster's own CA, and the
-//! manager to its members. Others that show another certificate than the manager's, and other clusters, are passed on as they
-//! are.
+//! A rule of the kernel's packet filter redirects what this world sends to port 2379 of a machine to this proxy. For a
+//! cluster that it handles, the proxy acts as the members towards the manager, with a certificate of the cluster's own
+//! CA, and as the manager towards the members. It passes on as they are the requests of clients with another
+//! certificate than the manager's, and connections to other clusters.
 //!
-//! What runs on the machines themselves, etcdadm above all, reaches members directly. A member that is away looks different
-//! from behind the proxy: the connection is taken, and then closed.
+//! Programs on the machines themselves, above all etcdadm, reach members directly. Behind the proxy, a member that is
+//! away looks different: the connection is accepted, and then closed.
 
 use super::etcd_call::EtcdCall;
 use super::etcd_tls::{EtcdTls, is_managers};
@@ -33,17 +33,17 @@ use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::task::JoinHandle;
 
-/// A running proxy before all members of a bed. Only one can be there at a time.
+/// A running proxy in front of all members of a bed. There can be only one at a time.
 pub struct EtcdProxy {
     watched: Arc<Watched>,
     task: JoinHandle<()>,
     _redirect: Redirect,
 }
 
-/// The clusters that are looked after, by namespace.
+/// The clusters that the proxy handles, by namespace.
 struct Watched {
     machines: Machines,
-    /// Machines are simulated: only the API server knows of them here.
+    /// Whether machines are simulated: then only the API server knows their addresses.
     simulated: bool,
     clusters: Mutex<BTreeMap<String, Arc<Cluster>>>,
 }
@@ -57,7 +57,7 @@ struct Cluster {
 pub struct EtcdCalls(Arc<Gate<EtcdCall>>);
 
 impl EtcdProxy {
-    /// Starts it, with nothing to look after.
+    /// Starts the proxy, without a cluster to handle.
     ///
     /// # Errors
     /// When packets cannot be redirected here.
@@ -72,7 +72,7 @@ impl EtcdProxy {
             async move {
                 loop {
                     let Ok((stream, _)) = listener.accept().await else { continue };
-                    // One that ends with an error is one that a side has closed, or a fault.
+                    // An error means that one side has closed the connection, or that a fault has.
                     tokio::spawn(watched.clone().serve(stream));
                 }
             }
@@ -80,8 +80,8 @@ impl EtcdProxy {
         Ok(Self { watched, task, _redirect: redirect })
     }
 
-    /// Has these rules be applied to what `manager` asks the members of a cluster, the only one of its namespace. Call it
-    /// before the cluster comes up.
+    /// Applies these rules to the requests of `manager` to the members of a cluster, which must be the only one of its
+    /// namespace. Call this before the cluster comes up.
     #[must_use]
     pub fn between(&self, manager: &FaultyManager, handle: &ClusterHandle, rules: Vec<Rule<EtcdCall>>) -> EtcdCalls {
         let gate = Arc::new(Gate::new(manager.victim(), rules));
@@ -99,7 +99,7 @@ impl Drop for EtcdProxy {
 }
 
 impl EtcdCalls {
-    /// Adds a rule; earlier ones come first. [`super::Fault::Answer`] is the code of gRPC for a call by gRPC.
+    /// Adds a rule; earlier rules take precedence. For a call by gRPC, [`super::Fault::Answer`] has a gRPC code.
     pub fn add(&self, rule: Rule<EtcdCall>) {
         self.0.add(rule);
     }
@@ -118,7 +118,7 @@ impl EtcdCalls {
 }
 
 impl Watched {
-    /// One connection, to its end.
+    /// Serves one connection until it ends.
     async fn serve(self: Arc<Self>, mut stream: TcpStream) -> Result<()> {
         stream.set_nodelay(true)?;
         let member = ip_original_dst(&stream).context("a connection that was not redirected")?;
@@ -129,7 +129,7 @@ impl Watched {
         };
         let tls = EtcdTls::of(&cluster.handle, *member.ip()).await?;
         let stream = tls.acceptor.accept(stream).await?;
-        // Only a process that lives makes a handshake.
+        // Only a living process makes a handshake, so this connection belongs to the present life.
         let life = cluster.gate.life();
         let gate = is_managers(stream.get_ref().1.peer_certificates()).then(|| cluster.gate.clone());
         let protocol = stream.get_ref().1.alpn_protocol().filter(|protocol| *protocol == HTTP_2);
@@ -137,7 +137,7 @@ impl Watched {
         relay(stream, server, |server, request| handle(gate.clone(), life, machine.clone(), server, request)).await
     }
 
-    /// Name and cluster of the machine with an address, if the cluster is looked after.
+    /// Name and cluster of the machine with an address, if the proxy handles the cluster.
     async fn cluster_at(&self, address: Ipv4Addr) -> Option<(String, Arc<Cluster>)> {
         if self.simulated {
             return self.cluster_of_simulated(&address.to_string()).await;
@@ -184,7 +184,7 @@ async fn handle(
     let send = async {
         let (parts, body) = server.send(Request::from_parts(parts, Full::new(body))).await?.into_parts();
         let body = match call.is_write() {
-            // Only when all of it is there has the member answered.
+            // The member has answered only when the whole body is there.
             true => body.collect().await?.map_err(|never| match never {}).boxed_unsync(),
             false => body.boxed_unsync(),
         };
@@ -199,7 +199,7 @@ async fn handle(
 /// The content type of gRPC.
 const GRPC: &str = "application/grpc";
 
-/// An answer in a member's place: of gRPC with its code, of the gateway with an HTTP status.
+/// An answer in a member's place: with a gRPC code by gRPC, with an HTTP status from the gateway.
 fn instead(code: u16, by_grpc: bool) -> Result<Response<Body>> {
     let body = Empty::<Bytes>::new().map_err(|never| match never {}).boxed_unsync();
     let answer = match by_grpc {

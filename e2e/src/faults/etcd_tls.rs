@@ -1,4 +1,4 @@
-//! TLS in the place of a member, and in that of the manager: with certificates of the cluster's own CA.
+//! TLS in place of a member and in place of the manager, with certificates of the cluster's own CA.
 
 use super::relay::HTTP_2;
 use crate::bed::ClusterHandle;
@@ -15,14 +15,14 @@ const MANAGER: &str = "etcd-cluster-controller";
 
 /// Both sides of one connection.
 pub(super) struct EtcdTls {
-    /// The member's.
+    /// The member's side.
     pub(super) acceptor: TlsAcceptor,
     authority: String,
     manager: Identity,
 }
 
 impl EtcdTls {
-    /// For the member with this address.
+    /// The sides for the member with this address.
     ///
     /// # Errors
     /// When the cluster has no CA yet.
@@ -37,7 +37,7 @@ impl EtcdTls {
         Ok(Self { acceptor, authority, manager })
     }
 
-    /// The manager's side, which speaks `protocol` if there is one.
+    /// The manager's side. It speaks `protocol`, if there is one.
     ///
     /// # Errors
     /// When the certificates cannot be used.
@@ -46,7 +46,7 @@ impl EtcdTls {
     }
 }
 
-/// Whether a client that has shown these certificates is our manager.
+/// Whether the client with these certificates is our manager.
 pub(super) fn is_managers(shown: Option<&[CertificateDer<'_>]>) -> bool {
     let Some(certificate) = shown.and_then(<[_]>::first) else { return false };
     let Ok((_, certificate)) = X509Certificate::from_der(certificate) else { return false };

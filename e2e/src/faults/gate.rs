@@ -1,4 +1,4 @@
-//! Where every request passes, gets its number, and meets its fault.
+//! The gate that every request passes. It numbers the request and lets its fault happen.
 
 use super::victim::Victim;
 use anyhow::{Result, bail};
@@ -6,12 +6,12 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// A request that something can happen to.
+/// A request to which a fault can happen.
 pub trait Call: Clone + fmt::Display + Send + Sync + 'static {
-    /// Whether it changes something, and therefore has a number.
+    /// Whether it changes something, and therefore gets a number.
     fn is_write(&self) -> bool;
 
-    /// What a [`super::Place`] finds it by.
+    /// The name by which a [`super::Place`] finds it.
     fn name(&self) -> String {
         self.to_string()
     }
@@ -22,20 +22,20 @@ pub trait Call: Clone + fmt::Display + Send + Sync + 'static {
 pub enum Fault {
     /// The manager is killed, and the server never sees the request.
     KillBefore,
-    /// The server does what it is asked for; the manager is killed and never sees the answer.
+    /// The server carries out the request; the manager is killed and never sees the answer.
     KillAfter,
-    /// The server does what it is asked for, and instead of its answer the connection is closed.
+    /// The server carries out the request; then the connection is closed instead of answering.
     LoseAnswer,
-    /// It reaches the server later. Others overtake it.
+    /// The request reaches the server later. Other requests overtake it.
     Delay(Duration),
-    /// It is answered with this HTTP status, and the server never sees it.
+    /// The request is answered with this HTTP status, and never reaches the server.
     Answer(u16),
 }
 
-/// Given the number of a request, if it is a write, and the request itself.
+/// Gets the number of a request, if it is a write, and the request itself.
 type Matches<C> = Box<dyn Fn(Option<usize>, &C) -> bool + Send + Sync>;
 
-/// Which requests meet a fault.
+/// Which requests a fault happens to.
 pub struct Rule<C> {
     matches: Matches<C>,
     fault: Fault,
@@ -49,13 +49,13 @@ impl<C: Call> Rule<C> {
         Self { matches: Box::new(move |found, _| found == Some(number)), fault, left: 1 }
     }
 
-    /// The first request, write or read, that `matches` says yes to.
+    /// The first request, write or read, for which `matches` returns true.
     #[must_use]
     pub fn at_call(matches: impl Fn(&C) -> bool + Send + Sync + 'static, fault: Fault) -> Self {
         Self { matches: Box::new(move |_, call| matches(call)), fault, left: 1 }
     }
 
-    /// Not only the first of them, but this many.
+    /// Not only the first of these requests, but this many.
     #[must_use]
     pub fn times(self, times: usize) -> Self {
         Self { left: times, ..self }
@@ -65,37 +65,37 @@ impl<C: Call> Rule<C> {
 /// A fault that has happened.
 #[derive(Clone, Debug)]
 pub struct Strike<C> {
-    /// What it was.
+    /// The fault.
     pub fault: Fault,
-    /// What it happened to.
+    /// The request that it happened to.
     pub call: C,
 }
 
-/// What became of a write.
+/// The outcome of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// It is not known: whoever asked did not wait, or the server is away.
+    /// It is not known: the client did not wait, or the server is away.
     Unknown,
-    /// The server has answered with this HTTP status, and the manager knows.
+    /// The server has answered with this HTTP status, and the answer has been passed to the manager.
     Answered(u16),
-    /// The server has answered with this HTTP status, and the manager does not know.
+    /// The server has answered with this HTTP status, and the manager has not got the answer.
     AnswerLost(u16),
-    /// The server has never seen it. The manager was answered with this HTTP status, or was killed.
+    /// The server has never seen the write. The manager got an answer with this HTTP status, or was killed.
     NotSent(Option<u16>),
 }
 
 /// One write.
 #[derive(Clone, Debug)]
 pub struct Write<C> {
-    /// What was written.
+    /// The request.
     pub call: C,
-    /// In which life of the manager, from 1.
+    /// The life of the manager in which it was made, from 1.
     pub life: u32,
-    /// What became of it.
+    /// Its outcome.
     pub fate: Fate,
 }
 
-/// Writes in their order; the first one has the number 1.
+/// Writes in order. The first one has number 1.
 #[derive(Clone, Debug)]
 pub struct Writes<C>(Vec<Write<C>>);
 
@@ -106,7 +106,7 @@ impl<C> Default for Writes<C> {
 }
 
 impl<C> Writes<C> {
-    /// How many.
+    /// How many there are.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.len()
@@ -118,21 +118,21 @@ impl<C> Writes<C> {
         self.0.is_empty()
     }
 
-    /// Each of them.
+    /// Iterates over them.
     pub fn iter(&self) -> impl Iterator<Item = &Write<C>> {
         self.0.iter()
     }
 }
 
 impl<C: Call> Writes<C> {
-    /// What was written, without what became of it: what a [`super::Sweep`] begins with.
+    /// The names of the writes, without their outcomes: what a [`super::Sweep`] begins with.
     #[must_use]
     pub fn names(&self) -> Vec<String> {
         self.0.iter().map(|write| write.call.name()).collect()
     }
 }
 
-/// A line for each, with its number.
+/// One line for each write, with its number.
 impl<C: fmt::Display> fmt::Display for Writes<C> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, Write { call, life, fate }) in self.0.iter().enumerate() {
@@ -142,10 +142,10 @@ impl<C: fmt::Display> fmt::Display for Writes<C> {
     }
 }
 
-/// Lets requests of one manager pass to one kind of server.
+/// Passes requests of one manager to one kind of server.
 pub(super) struct Gate<C> {
     state: Mutex<State<C>>,
-    /// Held while a write is on its way: "after the n-th" means that the next one has not been sent.
+    /// Held while a write is on its way, so that "after the n-th" means that the next write has not been sent.
     turn: tokio::sync::Mutex<()>,
     victim: Arc<Victim>,
 }
@@ -179,11 +179,11 @@ impl<C: Call> Gate<C> {
         self.lock().strikes.clone()
     }
 
-    /// Passes a request of a life on with `send`, which gives the server's HTTP status and answer, or has its fault happen.
-    /// `instead` makes an answer in the server's place.
+    /// Passes a request of a life on with `send`, which returns the server's HTTP status and answer, or lets its fault
+    /// happen. `instead` makes an answer in the server's place.
     ///
     /// # Errors
-    /// When there is nothing to answer: the connection is to be closed.
+    /// When there is no answer. The connection has to be closed then.
     pub(super) async fn pass<R>(
         &self,
         life: u32,

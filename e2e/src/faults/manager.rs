@@ -1,4 +1,4 @@
-//! A manager of ours that faults happen to.
+//! A manager of ours to which faults happen.
 
 use super::api_call::ApiCall;
 use super::api_proxy::{ApiProxy, Setup};
@@ -16,9 +16,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-/// Without a lease: several managers work at once.
+/// Without a lease, several managers work at the same time.
 const ALONE: [&str; 1] = ["--leader-elect=false"];
-/// With one whose times are short, and long beside what a renewal takes on a busy computer.
+/// With a lease. Its times are short, but long compared to what a renewal takes on a busy computer.
 const WITH_LEASE: [&str; 5] = [
     "--leader-elect=true",
     "--leader-election-namespace=default",
@@ -27,12 +27,12 @@ const WITH_LEASE: [&str; 5] = [
     "--leader-elect-retry-period=500ms",
 ];
 
-/// A manager behind a proxy. When it is killed it is started again at once, until this is stopped or dropped.
+/// A manager behind a proxy. If it is killed, it starts again at once, until this is stopped or dropped.
 pub struct FaultyManager {
     name: String,
     logs: PathBuf,
     victim: Arc<Victim>,
-    /// How often it has ended because it had lost the lease.
+    /// How many times it has ended because it had lost the lease.
     ends: Arc<AtomicUsize>,
     gate: Arc<Gate<ApiCall>>,
     watches: Watches,
@@ -42,10 +42,10 @@ pub struct FaultyManager {
 }
 
 impl FaultyManager {
-    /// Starts one, called `name` in messages and logs, without a lease. With a `namespace` it sees that one only, so that
-    /// several of them share a bed and each counts the writes for its own clusters.
+    /// Starts a manager without a lease, called `name` in messages and logs. With a `namespace`, it sees only that one,
+    /// so that several managers share a bed and the writes of each are counted for its own clusters.
     ///
-    /// It is back before the manager is ready.
+    /// This returns before the manager is ready.
     ///
     /// # Errors
     /// When the program is not built, or the proxy does not start.
@@ -53,8 +53,8 @@ impl FaultyManager {
         Self::with(bed, name, namespace, rules, &ALONE).await
     }
 
-    /// The same for one that works only while it holds the lease, in namespace `default`, and ends when it has lost
-    /// that. It sees every namespace.
+    /// The same for a manager that works only while it holds the lease in namespace `default`, and ends when it has
+    /// lost the lease. It sees every namespace.
     ///
     /// # Errors
     /// As [`FaultyManager::start`].
@@ -88,7 +88,7 @@ impl FaultyManager {
             .arg(&proxy.kubeconfig)
             .args(["--log-format", "json", "--log-level", "info"])
             .args(election)
-            // Nobody asks there.
+            // Nothing uses this address.
             .args(["--admin-address", "127.0.0.1:0"]);
         victim.begin();
         let process = command.spawn()?;
@@ -101,28 +101,29 @@ impl FaultyManager {
         Ok(Self { name, logs, victim, ends, gate, watches, supervisor, stop: Some(stop), _proxy: proxy })
     }
 
-    /// Adds a rule; earlier ones come first.
+    /// Adds a rule; earlier rules take precedence.
     pub fn add(&self, rule: Rule<ApiCall>) {
         self.gate.add(rule);
     }
 
-    /// From now on no event of `resource` (in the plural) reaches the manager: its cache gets stale. Lists are not changed.
+    /// Holds back all events of `resource` (in the plural) from now on, so that the manager's cache gets stale. Lists
+    /// are not affected.
     pub fn hold_watch(&self, resource: &str) {
         self.watches.hold(resource);
     }
 
-    /// How many pieces of watches are kept at the moment: at least one for each event.
+    /// How many pieces of watches are held back now: at least one for each event.
     #[must_use]
     pub fn kept(&self, resource: &str) -> usize {
         self.watches.kept(resource)
     }
 
-    /// Lets everything through that was kept, and gives how many pieces of watches that was.
+    /// Passes on everything that was held back, and returns how many pieces of watches it was.
     pub fn release_watch(&self, resource: &str) -> usize {
         self.watches.release(resource)
     }
 
-    /// Sends it a signal: `Signal::STOP` freezes it, `Signal::CONT` lets it go on.
+    /// Sends the manager a signal: `Signal::STOP` freezes it, `Signal::CONT` lets it go on.
     ///
     /// # Errors
     /// When it does not run.
@@ -130,7 +131,7 @@ impl FaultyManager {
         self.victim.signal(signal)
     }
 
-    /// How often it has ended because it had lost the lease. It is started again each time.
+    /// How many times it has ended because it had lost the lease. Each time it was started again.
     #[must_use]
     pub fn ends(&self) -> usize {
         self.ends.load(Ordering::Relaxed)
@@ -148,17 +149,17 @@ impl FaultyManager {
         self.gate.strikes()
     }
 
-    /// For other proxies that it is behind.
+    /// For other proxies in front of the same manager.
     pub(super) fn victim(&self) -> Arc<Victim> {
         self.victim.clone()
     }
 
-    /// Stops it for good, and gives all its writes, which are also left beside its log.
+    /// Stops the manager for good and returns all its writes. They are also written to a file beside its log.
     ///
     /// # Errors
-    /// When it has ended otherwise than by a fault.
+    /// When the manager has ended for another reason than a fault.
     pub async fn stop(mut self) -> Result<Writes<ApiCall>> {
-        // The supervisor ends with it.
+        // Dropping the sender ends the supervisor.
         self.stop = None;
         (&mut self.supervisor).await.context("the supervisor of a manager")??;
         Ok(self.writes())
@@ -167,9 +168,9 @@ impl FaultyManager {
 
 impl Drop for FaultyManager {
     fn drop(&mut self) {
-        // With it goes the process.
+        // Ending the supervisor kills the process.
         self.supervisor.abort();
-        // Beside the log.
+        // The file is beside the log.
         let path = self.logs.join(format!("manager-{}.writes", self.name));
         if let Err(error) = fs::write(&path, self.gate.writes().to_string()) {
             eprintln!("{}: {error}", path.display());
@@ -177,8 +178,8 @@ impl Drop for FaultyManager {
     }
 }
 
-/// Starts the process again whenever it has been killed, until it is told to stop. That it ends by itself is a failure,
-/// unless that is counted.
+/// Starts the process again each time it is killed, until it is told to stop. If the process ends by itself, that is a
+/// failure, unless such ends are counted.
 async fn supervise(
     mut process: Process,
     victim: Arc<Victim>,

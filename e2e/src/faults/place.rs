@@ -1,4 +1,4 @@
-//! Places of a story: one of our writes, and what happens to it.
+//! A place in a story: one of our writes, and the fault that happens to it.
 
 use super::gate::{Call, Fault, Rule};
 use anyhow::{Context, Error, Result, bail};
@@ -7,26 +7,26 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::str::FromStr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// What happens at a place.
+/// The fault at a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum How {
     /// The manager is killed, and the write never reaches the server.
     KilledBefore,
-    /// The write is done, and the manager is killed before it hears of it.
+    /// The write succeeds, and the manager is killed before it gets the answer.
     KilledAfter,
-    /// The write is done, and its answer is lost.
+    /// The write succeeds, and its answer is lost.
     AnswerLost,
     /// The write is answered with this HTTP status, or code of gRPC, and never reaches the server.
     Answered(u16),
 }
 
 impl How {
-    /// What happens to a process in its life.
+    /// What can happen to any process.
     pub const DEATHS: [Self; 3] = [Self::KilledBefore, Self::KilledAfter, Self::AnswerLost];
-    /// What an API server says now and then.
+    /// What an API server answers now and then.
     pub const REFUSALS: [Self; 4] =
         [Self::Answered(403), Self::Answered(409), Self::Answered(429), Self::Answered(500)];
-    /// What etcd says by gRPC when it cannot do something now: `Unavailable`, `DeadlineExceeded`.
+    /// The gRPC codes of etcd for a temporary failure: `Unavailable`, `DeadlineExceeded`.
     pub const FAILURES: [Self; 2] = [Self::Answered(14), Self::Answered(4)];
 
     fn fault(self) -> Fault {
@@ -44,29 +44,29 @@ impl How {
 pub enum At {
     /// The one with this number, from 1.
     Number(usize),
-    /// Among those that are written like this (`create secrets demo-etcd`) the one with this number, from 1.
+    /// The one with this number, from 1, among the writes of this name (`create secrets demo-etcd`).
     Like(String, usize),
 }
 
-/// One of our writes, and what happens to it. Written as `17:answer-lost`, `create secrets demo-etcd:killed-after`, or
-/// `patch machines demo-etcd-0#2:killed-after`.
+/// One of our writes, and the fault that happens to it. Written as `17:answer-lost`, `create secrets
+/// demo-etcd:killed-after`, or `patch machines demo-etcd-0#2:killed-after`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
     /// Which write.
     pub at: At,
-    /// What happens to it.
+    /// The fault.
     pub how: How,
 }
 
 impl Place {
-    /// Each of `writes` writes in each of these ways.
+    /// Each of `writes` writes with each of these faults.
     #[must_use]
     pub fn all(writes: usize, ways: &[How]) -> Vec<Self> {
         (1..=writes).flat_map(|number| ways.iter().map(move |how| Self::number(number, *how))).collect()
     }
 
-    /// Every `every`-th of `writes` writes, with the ways taking turns. `skipped` says which of the first writes is one of
-    /// them, and in which way.
+    /// Every `every`-th of `writes` writes, with the faults taking turns. `skipped` decides with which of the first
+    /// writes the sample begins, and with which fault.
     #[must_use]
     pub fn sample(writes: usize, ways: &[How], every: usize, skipped: usize) -> Vec<Self> {
         let numbers = (1 + skipped % every..=writes).step_by(every);
@@ -78,7 +78,7 @@ impl Place {
         Self { at: At::Number(number), how }
     }
 
-    /// The rule that has it happen. The first `earlier` writes are not counted.
+    /// The rule that lets the fault happen. The first `earlier` writes do not count.
     #[must_use]
     pub fn rule<C: Call>(&self, earlier: usize) -> Rule<C> {
         let fault = self.how.fault();
@@ -92,7 +92,7 @@ impl Place {
         }
     }
 
-    /// As a part of a namespace's name: short, and different from those of a story's other places.
+    /// A part of a namespace's name: short, and different from those of the story's other places.
     #[must_use]
     pub fn slug(&self) -> String {
         match &self.at {

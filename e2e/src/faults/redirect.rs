@@ -1,4 +1,4 @@
-//! Has the kernel hand over what this world sends to members.
+//! Lets the kernel redirect what this world sends to members.
 
 use crate::process::output;
 use crate::world::BRIDGE;
@@ -6,20 +6,21 @@ use anyhow::{Context, Result};
 use std::net::Ipv4Addr;
 use std::process::Command;
 
-/// An address of this world's own that machines are not given. What is sent from it is not redirected.
+/// An address of this world that no machine gets. What is sent from it is not redirected.
 pub(super) const OWN_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 2);
 
-/// A rule that is there until this is dropped.
+/// A rule that stays until this is dropped.
 pub(super) struct Redirect {
     port: u16,
     machines: String,
 }
 
 impl Redirect {
-    /// Connections from this world to port 2379 of any machine of the network `machines` lead to `port` of this world instead.
+    /// Redirects connections from this world to port 2379 of any machine of the network `machines` to `port` of this
+    /// world.
     ///
     /// # Errors
-    /// When `ip` or `iptables` cannot do it; the error has their words.
+    /// When `ip` or `iptables` fails. The error has its output.
     pub(super) fn to(port: u16, machines: String) -> Result<Self> {
         let redirect = Self { port, machines };
         let address = format!("{OWN_ADDRESS}/32");

@@ -1,4 +1,4 @@
-//! One connection to a manager, one to a server, and the requests between them.
+//! A connection to a manager, a connection to a server, and the requests between them.
 
 use anyhow::Result;
 use http::{Request, Response};
@@ -15,10 +15,10 @@ use tokio::net::TcpStream;
 use tokio::sync::Mutex;
 use tokio_rustls::{client, server as tls_server};
 
-/// What comes back, as it comes.
+/// The body of an answer, passed on as it arrives.
 pub(super) type Body = UnsyncBoxBody<Bytes, hyper::Error>;
 
-/// The name of HTTP/2 where TLS agrees on a protocol.
+/// The name of HTTP/2 in ALPN.
 pub(super) const HTTP_2: &[u8] = b"h2";
 
 /// The server's side of a connection.
@@ -31,7 +31,7 @@ pub(super) enum Server {
 }
 
 impl Server {
-    /// Sends a request, and gives the answer when its head is there.
+    /// Sends a request, and returns the answer when its head has arrived.
     ///
     /// # Errors
     /// When the connection has ended.
@@ -51,11 +51,12 @@ impl Server {
     }
 }
 
-/// Has `handle` answer all requests of a connection, until one side ends it. An error of `handle` ends it as well, or with
-/// HTTP/2 the request's stream. Both sides have to speak the same version of HTTP.
+/// Answers all requests of a connection with `handle`, until one side ends the connection. An error of `handle` ends
+/// the connection as well; with HTTP/2, it ends only the request's stream. Both sides have to speak the same version of
+/// HTTP.
 ///
 /// # Errors
-/// When the connection ends in the middle of something.
+/// When the connection ends in the middle of a request or an answer.
 pub(super) async fn relay<F>(
     manager: tls_server::TlsStream<TcpStream>,
     server: client::TlsStream<TcpStream>,
@@ -66,7 +67,7 @@ where
 {
     let is_http2 = manager.get_ref().1.alpn_protocol() == Some(HTTP_2);
     let (manager, server) = (TokioIo::new(manager), TokioIo::new(server));
-    // When the server closes its side, what it has sent before still goes through.
+    // If the server closes its side, everything that it sent before is still passed on.
     if is_http2 {
         let (sender, server) = http2::handshake(TokioExecutor::new(), server).await?;
         let service = service_fn(|request| handle(Server::Many(sender.clone()), request));

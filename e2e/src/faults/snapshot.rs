@@ -1,4 +1,5 @@
-//! What a cluster consists of, without what differs from run to run: the end of a story, to compare it with another one's.
+//! The state of a cluster at the end of a story, without what differs from run to run, so that two ends can be
+//! compared.
 
 mod normal;
 
@@ -11,9 +12,9 @@ use normal::Names;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Kinds of objects that are ours: all of them is compared.
+/// Kinds of our own: their objects are compared as a whole.
 const OURS: [&str; 2] = ["EtcdCluster", "EtcdadmConfig"];
-/// Kinds of objects that others have as well: their metadata and spec is.
+/// Kinds of other projects: metadata and spec of their objects are compared.
 const SHARED: [&str; 7] = [
     "Cluster",
     "KubeadmConfig",
@@ -29,10 +30,10 @@ const SHARED: [&str; 7] = [
 pub struct Snapshot(BTreeMap<String, Value>);
 
 impl Snapshot {
-    /// Everything in the namespace of `look` as it is.
+    /// The present state of everything in the namespace of `handle`.
     ///
-    /// Addresses, IDs, times and generated names are replaced by what they are of. Of Secrets and ConfigMaps only the keys
-    /// are compared, and nothing of the status of other providers' objects.
+    /// Addresses, IDs, times and generated names are replaced by what they stand for. Of Secrets and ConfigMaps, only
+    /// the keys are compared. The status of other projects' objects is not compared.
     ///
     /// # Errors
     /// When something cannot be read.
@@ -58,7 +59,7 @@ impl Snapshot {
         Ok(Self(normal.collect()))
     }
 
-    /// Where two of them differ, with both values: `EtcdCluster demo-etcd /spec/replicas: 3, and not 1`.
+    /// Where the two differ, with both values: `EtcdCluster demo-etcd /spec/replicas: 3, and not 1`.
     #[must_use]
     pub fn differences(&self, wanted: &Self) -> Vec<String> {
         let mut found = Vec::new();
@@ -74,7 +75,7 @@ impl Snapshot {
     }
 }
 
-/// The part of an object that has to be the same.
+/// The part of an object that has to be equal.
 fn compared(kind: &str, mut object: Value) -> Value {
     match kind {
         "Secret" | "ConfigMap" => {

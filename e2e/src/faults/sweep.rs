@@ -1,4 +1,4 @@
-//! The same story once for each place.
+//! Runs the same story once for each place.
 
 use super::place::{At, How, Place};
 use crate::scenarios::{seed, tries_every_place};
@@ -11,26 +11,26 @@ use std::time::Instant;
 
 /// Replays one place: `E2E_PLACE=17:answer-lost`.
 const PLACE: &str = "E2E_PLACE";
-/// After so many failures the rest tells nothing new.
+/// After this many failures, further places show nothing new.
 const ENOUGH: usize = 5;
 
-/// Without `E2E_EVERY_PLACE`, so many places are tried at most. A story takes a minute or two.
+/// How many places are tried at most, without `E2E_EVERY_PLACE`. A story takes one to two minutes.
 const SAMPLE: usize = 12;
 
 /// How a story with a fault ended.
 #[derive(Clone, Debug)]
 pub enum Ending {
-    /// As it has to, after the fault happened to this write.
+    /// As it has to, after a fault in this write.
     AfterFault(String),
-    /// As it has to, without the fault: when things coincide differently, there are some writes less.
+    /// As it has to, without the fault. Depending on the timing, there are sometimes fewer writes.
     NotReached,
 }
 
-/// A story that is told at many places.
+/// A story that is run for many places.
 pub struct Sweep<'a> {
     /// Its name, for people.
     pub name: &'a str,
-    /// What was written when nothing happened, in its order.
+    /// The names of the writes of a run without faults, in order.
     pub writes: Vec<String>,
     /// How many stories run side by side.
     pub at_once: usize,
@@ -43,8 +43,9 @@ struct Row {
 }
 
 impl Sweep<'_> {
-    /// Tells the story at a sample of the writes, each in one of these ways; or, with `E2E_EVERY_PLACE` set, at all of them in
-    /// each. Chance decides where a sample begins, so that many runs hit them all.
+    /// Runs the story for a sample of the writes, with one of these faults each. With `E2E_EVERY_PLACE` set, runs it
+    /// for all writes with each fault. `E2E_SEED` or chance decides where the sample begins, so that many runs reach
+    /// all places.
     ///
     /// # Errors
     /// As [`Sweep::run`].
@@ -57,12 +58,13 @@ impl Sweep<'_> {
         self.run(Place::sample(self.writes.len(), ways, every, skipped), story).await.map(drop)
     }
 
-    /// Tells the story at each write of a part of it, in one of these ways; or, with `E2E_EVERY_PLACE` set, at all writes in
-    /// each. `part` is counted from 0, and what is written like this has to be among what was hit. What no number has hit, as
-    /// things coincided differently, is told again, and found by what is written.
+    /// Runs the story for each write of a part of it, with one of these faults each. With `E2E_EVERY_PLACE` set, runs
+    /// it for all writes with each fault. `part` counts from 0. Each of the names in `written` has to be among the
+    /// writes that faults happened to. If no number has reached such a write, because the timing was different, the
+    /// story is run again, and the write is found by name.
     ///
     /// # Errors
-    /// As [`Sweep::run`]; and when something was not hit.
+    /// As [`Sweep::run`]; also when no fault happened to one of `written`.
     pub async fn run_part(
         &self,
         part: Range<usize>,
@@ -89,19 +91,19 @@ impl Sweep<'_> {
         Ok(())
     }
 
-    /// The first write like this from a number on, counted from 0, found by what is written.
+    /// The first write with this name from number `from` on, which counts from 0. It is found by name.
     fn like(&self, name: &str, from: usize, how: How) -> Place {
         let earlier = self.writes[..from].iter().filter(|write| *write == name).count();
         Place { at: At::Like(name.to_owned(), earlier + 1), how }
     }
 
-    /// Tells the story at every write in each of these ways.
+    /// Runs the story for every write with each of these faults.
     ///
-    /// Which write has which number differs from run to run, as controllers write side by side. What no number has hit in one
-    /// of the ways is told again, and found by what is written.
+    /// The numbers of writes differ from run to run, because controllers write side by side. If no number has reached a
+    /// write with one of the faults, the story is run again, and the write is found by name.
     ///
     /// # Errors
-    /// As [`Sweep::run`]; and when after both there is a write that was not hit in one of the ways.
+    /// As [`Sweep::run`]; also when one of the faults has not happened to a write after both.
     pub async fn run_all(&self, ways: &[How], story: impl AsyncFn(Place) -> Result<Ending>) -> Result<()> {
         let begun = Instant::now();
         let mut hit = self.run(Place::all(self.writes.len(), ways), &story).await?;
@@ -127,7 +129,7 @@ impl Sweep<'_> {
         Ok(())
     }
 
-    /// What is not among the hits, by name: every write, once, in each of the ways.
+    /// Every write, by name, with each of the faults that has not happened to it.
     fn missed(&self, ways: &[How], hit: &BTreeSet<(String, How)>) -> Vec<Place> {
         let writes: BTreeSet<&String> = self.writes.iter().collect();
         let every = writes.into_iter().flat_map(|write| ways.iter().map(move |how| (write.clone(), *how)));
@@ -135,11 +137,12 @@ impl Sweep<'_> {
         missed.map(|(write, how)| Place { at: At::Like(write, 1), how }).collect()
     }
 
-    /// Tells the story at these places, or at the one that `E2E_PLACE` names, and prints each with what happened and the
-    /// seconds. Gives what was written there, and what happened to it.
+    /// Runs the story for these places, or for the one that `E2E_PLACE` names. Prints each place with what happened and
+    /// the seconds. Returns the writes that faults happened to, with the faults.
     ///
     /// # Errors
-    /// When one did not end as it has to, with the place that repeats it; when many places were not reached.
+    /// When a story does not end as it has to: the error has the place, to repeat it. Also when more than a quarter of
+    /// the places were not reached.
     pub async fn run(
         &self,
         mut places: Vec<Place>,
@@ -154,7 +157,7 @@ impl Sweep<'_> {
         Ok(hit.into_iter().collect())
     }
 
-    /// Tells the story at these places. Gives what was written at each that was reached, and what happened to it.
+    /// Runs the story for these places. Returns the write of each place that was reached, with its fault.
     async fn tell_all(
         &self,
         places: Vec<Place>,
@@ -182,7 +185,7 @@ impl Sweep<'_> {
     }
 }
 
-/// Those of the writes that are in none of the hits.
+/// Those of the writes that are not among the hits.
 fn not_hit<'a>(written: &[&'a str], hit: &BTreeSet<(String, How)>) -> Vec<&'a str> {
     written.iter().copied().filter(|name| !hit.iter().any(|(write, _)| write == name)).collect()
 }

@@ -1,10 +1,10 @@
-//! The process that is killed: which of its lives is going on, and how to end that at once.
+//! The process that faults kill: which of its lives is the present one, and how to end it.
 
 use anyhow::{Context, Result, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// A manager through all its lives. Nothing that an ended life has asked for reaches a server.
+/// A manager through all its lives. No request of an ended life reaches a server.
 #[derive(Debug, Default)]
 pub(super) struct Victim(Mutex<State>);
 
@@ -31,12 +31,12 @@ impl Victim {
         Ok(())
     }
 
-    /// Whether the present life was ended by [`Victim::kill`].
+    /// Whether [`Victim::kill`] has ended the present life.
     pub(super) fn was_killed(&self) -> bool {
         self.lock().killed
     }
 
-    /// A life begins: comes before its process.
+    /// Begins a life. Call this before its process starts.
     pub(super) fn begin(&self) {
         let mut state = self.lock();
         *state = State { life: state.life + 1, pid: None, killed: false };
@@ -57,7 +57,7 @@ impl Victim {
         kill_process(pid, signal).context("signal the manager")
     }
 
-    /// Ends the present life with `SIGKILL`. When this is back, nothing more of it passes.
+    /// Ends the present life with `SIGKILL`. After this returns, none of its requests passes.
     pub(super) fn kill(&self) {
         let mut state = self.lock();
         state.killed = true;
@@ -71,7 +71,7 @@ impl Victim {
 
 fn end(state: &mut State) {
     if let Some(pid) = state.pid.take() {
-        // One that has just ended by itself is not there any more, and whoever waits for it says so.
+        // A process that has just ended by itself no longer exists. The code that waits for it reports that.
         let _ = kill_process(pid, Signal::KILL);
     }
 }

@@ -1,4 +1,4 @@
-//! Watches that can be held back, one resource at a time: what comes is kept until they are released.
+//! Watches that can be held back, one resource at a time. Their events are kept until they are released.
 
 use super::relay::Body;
 use futures::stream::unfold;
@@ -7,7 +7,7 @@ use hyper::body::{Bytes, Frame, Incoming};
 use std::collections::BTreeMap;
 use tokio::sync::{mpsc, watch};
 
-/// The resources that are held back, in the plural, with how many pieces have been kept of each.
+/// The resources that are held back, in the plural, and how many pieces of their watches are kept.
 #[derive(Debug, Clone)]
 pub(super) struct Watches(watch::Sender<BTreeMap<String, usize>>);
 
@@ -20,26 +20,26 @@ impl Default for Watches {
 }
 
 impl Watches {
-    /// From now on no event of `resource` comes through, in watches that are there and in those that begin.
+    /// Holds back all events of `resource` from now on, in existing and new watches.
     pub(super) fn hold(&self, resource: &str) {
         self.0.send_modify(|held| {
             held.entry(resource.to_owned()).or_default();
         });
     }
 
-    /// Everything that was kept comes through. Gives how many pieces of a stream that was: at least one for each event.
+    /// Passes on everything that was kept. Returns how many pieces of a stream it was: at least one for each event.
     pub(super) fn release(&self, resource: &str) -> usize {
         let mut kept = 0;
         self.0.send_modify(|held| kept = held.remove(resource).unwrap_or_default());
         kept
     }
 
-    /// How many pieces are kept at the moment.
+    /// How many pieces are kept now.
     pub(super) fn kept(&self, resource: &str) -> usize {
         self.0.borrow().get(resource).copied().unwrap_or_default()
     }
 
-    /// The events of one watch, passed on as they come unless they are held back.
+    /// The events of one watch, passed on as they arrive unless they are held back.
     ///
     /// They are always read: a server ends a watch whose client does not keep up, and that would be another fault.
     pub(super) fn follow(&self, resource: String, mut body: Incoming) -> Body {
@@ -65,7 +65,7 @@ impl Watches {
         });
         let pieces = unfold((kept, self.0.subscribe(), resource), |(mut kept, mut held, resource)| async move {
             let piece = kept.recv().await?;
-            // Looked at after the piece has come: it may have been a long time.
+            // Checked after the piece has arrived, because that may have taken long.
             held.wait_for(|held| !held.contains_key(&resource)).await.ok()?;
             Some((piece, (kept, held, resource)))
         });

@@ -6,14 +6,14 @@ use tokio::sync::watch;
 /// A list of endpoints, used in turn.
 #[derive(Clone, Debug)]
 pub enum Endpoints {
-    /// Always the same, as an API server has them.
+    /// The same list throughout, as an API server has it.
     Fixed(Arc<[String]>),
-    /// Those that there are now.
+    /// The list as it is now.
     Current(watch::Receiver<Vec<String>>),
 }
 
 impl Endpoints {
-    /// The endpoint whose turn it is; none while there is no endpoint.
+    /// The endpoint whose turn it is; `None` while the list is empty.
     pub fn pick(&self, turn: usize) -> Option<String> {
         let pick = |list: &[String]| (!list.is_empty()).then(|| list[turn % list.len()].clone());
         match self {

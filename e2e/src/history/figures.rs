@@ -1,10 +1,10 @@
-//! What a history says in a few numbers.
+//! The figures of a history.
 
 use crate::percentile::percentile;
 use std::fmt;
 use std::time::Duration;
 
-/// One request, as far as the figures go. Times are nanoseconds since the history has begun.
+/// What the figures need of one request. Times are nanoseconds since the history began.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sample {
     pub(super) is_read: bool,
@@ -15,18 +15,18 @@ pub(super) struct Sample {
     pub(super) fate: Fate,
 }
 
-/// What came of it.
+/// The outcome of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
     Ok,
-    /// The server has answered that it was too late: another write came before. That is its word, and no failure of it.
+    /// The server refused it because another write came first. This is an answer, not a failure.
     Refused,
     Failed,
     Unknown,
 }
 
 impl Fate {
-    /// Whether whoever asked got an answer to go on with.
+    /// Whether the client got an answer.
     fn is_answered(self) -> bool {
         matches!(self, Self::Ok | Self::Refused)
     }
@@ -43,18 +43,21 @@ pub struct Figures {
     pub refused: usize,
     /// Other writes that certainly did not happen.
     pub failed: usize,
-    /// Writes of which nobody knows whether they happened.
+    /// Writes that may or may not have happened.
     pub unknown: usize,
-    /// Second tries of those two that were not answered either: what a client that tries once more has to tell its user.
+    /// Second tries of failed and unknown writes that were not answered either. A client that retries once would have
+    /// to report these to its user.
     pub failed_twice: usize,
-    /// The longest time in which no write was acknowledged, from the first request to the end of the last one, or of the load.
+    /// The longest time without an acknowledged write, from the first request to the end of the last one, or to the end
+    /// of the load if that is earlier.
     pub longest_stall: Duration,
-    /// Of a hundred acknowledged writes, 99 took no longer than this.
+    /// 99 % of the acknowledged writes took no longer than this.
     pub p99: Duration,
 }
 
 impl Figures {
-    /// Those of these requests. From `ended` on nobody made new ones: that the last ones are not answered is not a stall.
+    /// The figures of these requests. Clients make no new requests from `ended` on, so a last request without an answer
+    /// is not a stall.
     pub(super) fn of(samples: impl IntoIterator<Item = Sample>, ended: i64) -> Self {
         let samples: Vec<Sample> = samples.into_iter().collect();
         let count = |is_read: bool, fate: Fate| {

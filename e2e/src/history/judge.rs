@@ -6,37 +6,37 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::{fmt, fs};
 
-/// How long the judge may think, in seconds. Usually it takes less than one.
+/// How long the judge may take, in seconds. It usually takes less than one.
 const TIME: u64 = 120;
-/// What the picture of a violation is called.
+/// The file name of the picture of a violation.
 pub(super) const PICTURE: &str = "violation.html";
-/// Its exit codes for a history in order, for a violation, and for one that it could not judge.
+/// The judge's exit codes: a history in order, a violation, and a history that it could not judge.
 const FINE: i32 = 0;
 const VIOLATION: i32 = 1;
 const UNDECIDED: i32 = 2;
 
-/// Data of a member, whose log tells which requests of unknown fate have happened.
+/// The data of a member. Its log shows which requests with an unknown outcome took effect.
 #[derive(Clone, Debug)]
 pub struct MemberData {
     /// The member's name.
     pub name: String,
-    /// Its data directory, seen from here.
+    /// Its data directory, as a path on this computer.
     pub data: PathBuf,
 }
 
-/// What the judge says.
+/// The judge's verdict.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Verdict {
     /// `fine`, `violation` or `undecided`.
     pub verdict: String,
-    /// Why, where it is not fine.
+    /// Why, if it is not `fine`.
     pub reason: String,
     /// How many requests were judged.
     pub operations: usize,
-    /// How many changes the watches have told.
+    /// How many changes the watches reported.
     pub watch_events: usize,
-    /// How many requests the members' logs have. Without any, watches were not judged.
+    /// How many requests the members' logs contain. Without any, watches were not judged.
     pub persisted_requests: usize,
     /// The picture of a violation.
     pub picture: Option<PathBuf>,
@@ -91,7 +91,7 @@ pub(super) fn judge(program: &Path, directory: &Path, members: &[MemberData]) ->
     Ok(verdict)
 }
 
-/// Removes what an earlier judgement has copied, and its picture.
+/// Removes the logs that an earlier judgement copied, and its picture.
 fn forget_earlier(directory: &Path) -> Result<()> {
     for entry in fs::read_dir(directory).with_context(|| format!("read {}", directory.display()))? {
         let entry = entry?;
@@ -106,7 +106,7 @@ fn forget_earlier(directory: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Copies a member's log to where the judge looks for it: reading may repair the end of a log, and the member still runs.
+/// Copies a member's log to where the judge expects it. Reading may repair the end of a log, and the member still runs.
 fn copy_log(member: &MemberData, directory: &Path) -> Result<()> {
     let to = directory.join(format!("server-{}", member.name)).join("member");
     fs::create_dir_all(&to).with_context(|| format!("create {}", to.display()))?;

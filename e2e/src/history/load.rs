@@ -1,4 +1,5 @@
-//! One client of a load: a request, a moment's rest, the next request. A write without an answer is tried once more.
+//! One client of a load: it makes a request, rests for a moment, and makes the next. It tries a write without an answer
+//! once more.
 
 use super::endpoints::Endpoints;
 use super::mix::Mix;
@@ -10,23 +11,23 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::time::sleep;
 
-/// After a request that was not answered. Without a rest there would be thousands of them, which show nothing and which
-/// the judge has to think about.
+/// How long a client rests after a request without an answer. Without this rest there would be thousands of such
+/// requests, which show nothing and which the judge would have to consider.
 const BACK_OFF: Duration = Duration::from_millis(200);
 
-/// How much is asked of etcd.
+/// The size of a load.
 #[derive(Clone, Copy, Debug)]
 pub struct Load {
-    /// Decides the requests; without it, `E2E_SEED` or chance.
+    /// The seed of the requests. Without it, `E2E_SEED` is used, or a random one.
     pub seed: Option<u64>,
-    /// How many clients there are in each of the two groups.
+    /// How many clients there are in each group.
     pub clients: usize,
-    /// How many keys they share. The fewer, the more they meet.
+    /// How many keys the clients share. The fewer keys there are, the more often clients write to the same one.
     pub keys: usize,
     /// How long a client rests after an answer.
     pub rest: Duration,
-    /// Half of the clients keep the endpoints that there were at the beginning, as API servers do. Where every member is
-    /// replaced that nobody says to use, they would be left with none.
+    /// Whether half of the clients keep the endpoints of the beginning, as API servers do. Where every member is
+    /// replaced, such clients would have no endpoint left unless something gives them new ones.
     pub keep_endpoints: bool,
 }
 
@@ -36,7 +37,7 @@ impl Default for Load {
     }
 }
 
-/// A client that goes on until it is told to stop.
+/// A client that runs until `stop` is set.
 pub(super) struct Client {
     pub(super) recorder: Recorder,
     pub(super) session: Session,
@@ -44,14 +45,14 @@ pub(super) struct Client {
     pub(super) mix: Mix,
     pub(super) rest: Duration,
     pub(super) stop: Arc<AtomicBool>,
-    /// Writes of all clients that were acknowledged.
+    /// How many writes of all clients were acknowledged.
     pub(super) written: Arc<AtomicUsize>,
-    /// With which endpoint it begins, so that not all begin with the same.
+    /// Where in the list of endpoints it begins, so that not all clients begin with the same endpoint.
     pub(super) turn: usize,
 }
 
 impl Client {
-    /// Gives what it has recorded.
+    /// Runs until it is stopped, and returns what it has recorded.
     pub(super) async fn run(mut self) -> Vec<Operation> {
         while !self.stop.load(Ordering::Relaxed) {
             let request = self.mix.request();
@@ -65,7 +66,8 @@ impl Client {
         self.recorder.finish()
     }
 
-    /// Asks the next endpoint, and says whether it has answered. While there is none, nobody is asked.
+    /// Sends a request to the next endpoint, and returns whether there was an answer. While there is no endpoint,
+    /// nothing is sent.
     async fn is_answered(&mut self, request: &Request, again: bool) -> bool {
         self.turn += 1;
         let Some(endpoint) = self.endpoints.pick(self.turn) else { return false };

@@ -1,4 +1,4 @@
-//! Which requests a client makes: chosen by a seed, on few keys, so that clients meet.
+//! Which requests a client makes. A seed chooses them, on few keys, so that clients write to the same ones.
 
 use super::record::Outcome;
 use super::request::{Op, PREFIX, Request, Txn};
@@ -7,7 +7,7 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use std::collections::HashMap;
 
-/// How many of a hundred requests are of a kind.
+/// How many of a hundred requests are of each kind.
 const WEIGHTS: [(Kind, u32); 8] = [
     (Kind::Put, 32),
     (Kind::Get, 18),
@@ -18,9 +18,9 @@ const WEIGHTS: [(Kind, u32); 8] = [
     (Kind::Delete, 6),
     (Kind::Lease, 6),
 ];
-/// How many revisions back a read of the past goes at most.
+/// The most revisions that a read of the past goes back.
 const PAST: i64 = 50;
-/// Of a hundred requests about a lease that is there, how many end it.
+/// Of a hundred lease requests of a client that has a lease, how many end it.
 const REVOCATIONS: u32 = 40;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,9 +41,10 @@ pub struct Mix {
     random: StdRng,
     client: usize,
     keys: usize,
-    /// How many values were chosen: no two writes of a history write the same, so a value tells who has written it.
+    /// How many values were chosen. No two writes of a history write the same value, so a value shows which write made
+    /// it.
     values: u64,
-    /// How many leases were chosen.
+    /// How many leases were requested.
     leases: i64,
     /// The lease that this client has, if it has one.
     lease: Option<i64>,
@@ -54,7 +55,7 @@ pub struct Mix {
 }
 
 impl Mix {
-    /// The requests of `client` on so many keys.
+    /// The requests of `client`, on `keys` keys.
     pub fn new(seed: u64, client: usize, keys: usize) -> Self {
         // Clients of one history must not make the same requests.
         let random = StdRng::seed_from_u64(seed.wrapping_mul(1000).wrapping_add(client as u64));
@@ -79,8 +80,8 @@ impl Mix {
         }
     }
 
-    /// A write that was not answered, once more. It writes values of its own, as none may be written twice. Not for a
-    /// read, nor for the end of a lease, which is refused where it has ended.
+    /// The second try of a write that was not answered. It writes new values, because no value may be written twice.
+    /// There is no second try of a read, nor of the end of a lease: etcd refuses that if the lease has ended.
     pub fn again(&mut self, request: &Request) -> Option<Request> {
         match request {
             Request::Txn { txn } if !request.is_read() => {
@@ -98,15 +99,16 @@ impl Mix {
         }
     }
 
-    /// What the answer to a request teaches for the next ones.
+    /// Learns from the outcome of a request for the next ones.
     pub fn learn(&mut self, request: &Request, outcome: &Outcome) {
         if let Outcome::Ok(response) = outcome {
             self.revision = self.revision.max(response.revision());
         }
         match (request, outcome) {
-            // What was is not what is.
+            // A read of the past says nothing about the present.
             (Request::Range { range }, _) if range.revision != 0 => {}
-            // A lease that may not be there is of no use, and one that may have ended neither.
+            // Only a lease that certainly exists is of use, so neither a grant without an answer nor a lease that may
+            // have ended.
             (Request::LeaseGrant { lease }, Outcome::Ok(_)) => self.lease = Some(lease.id),
             (Request::LeaseRevoke { .. }, _) => self.lease = None,
             (_, Outcome::Ok(Response::Range { range, .. })) => {
@@ -134,7 +136,7 @@ impl Mix {
                 Op::Delete { delete } => {
                     self.seen.remove(&delete.key);
                 }
-                // A key that is read and not found is not there.
+                // A key that is read and not found does not exist. If it is found, `learn` records it.
                 Op::Range { range } => {
                     self.seen.remove(&range.start);
                 }
@@ -153,7 +155,7 @@ impl Mix {
         Kind::Put
     }
 
-    /// Two keys at once, each with a value of its own.
+    /// Writes two keys in one transaction, each with its own value.
     fn put_two(&mut self) -> Request {
         let first = self.random.random_range(0..self.keys);
         let mut puts = vec![Op::put(key_name(first), self.value(), 0)];
@@ -173,7 +175,7 @@ impl Mix {
         Request::put(self.key(), self.value(), lease)
     }
 
-    /// A lease that nobody else has.
+    /// Grants a lease whose ID no other client uses.
     fn grant(&mut self) -> Request {
         self.leases += 1;
         let client = i64::try_from(self.client).unwrap_or_default();

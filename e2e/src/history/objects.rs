@@ -1,4 +1,4 @@
-//! The same idea through a Kubernetes API server: writers and readers of a few ConfigMaps, whose every request is recorded.
+//! The same through a Kubernetes API server: writers and readers of a few ConfigMaps, whose every request is recorded.
 //! No object may be lost, no read may go back in time, and no update may be overwritten unseen.
 
 pub mod check;
@@ -22,17 +22,17 @@ use writer::Writer;
 
 /// How many objects all writers share.
 const OBJECTS: usize = 5;
-/// How long a connection may take: a load balancer may lead to a server that is gone.
+/// How long connecting may take: a load balancer may lead to a server that is gone.
 const CONNECTED: Duration = Duration::from_secs(2);
 /// How long the last reads may take to be answered.
 const LAST_READ: Duration = Duration::from_secs(30);
-/// How many violations an error tells.
+/// How many violations an error lists.
 const TOLD: usize = 5;
 
-/// How much is asked.
+/// The size of a load.
 #[derive(Clone, Copy, Debug)]
 pub struct ObjectLoad {
-    /// How many writers there are: each has one request at once.
+    /// How many writers there are. Each makes one request at a time.
     pub writers: usize,
     /// How long each rests after an answer.
     pub rest: Duration,
@@ -44,7 +44,7 @@ impl Default for ObjectLoad {
     }
 }
 
-/// Writers that go on until they are stopped. Dropping it stops them.
+/// Writers that run until they are stopped. Dropping this stops them.
 pub struct ObjectWriters {
     clock: Clock,
     seed: u64,
@@ -54,7 +54,7 @@ pub struct ObjectWriters {
     writers: JoinSet<Vec<Operation>>,
 }
 
-/// Everything that was asked and answered.
+/// Everything that was requested and answered.
 #[derive(Debug)]
 pub struct ObjectRecord {
     seed: u64,
@@ -64,7 +64,8 @@ pub struct ObjectRecord {
 }
 
 impl ObjectWriters {
-    /// Begins to write ConfigMaps in a namespace, which has to be there and has none that is called `written-…`.
+    /// Begins to write ConfigMaps in a namespace. The namespace has to exist, and to have no ConfigMap called
+    /// `written-…`.
     ///
     /// # Errors
     /// When the kubeconfig cannot be used, or `E2E_SEED` is not a number.
@@ -106,8 +107,9 @@ impl ObjectWriters {
     }
 }
 
-/// A client that sends each request once. A write that has happened although the server says that it does not know is refused
-/// the second time, and would be taken for one that has not happened. What writers try again is a request of its own.
+/// A client that sends each request once. Assume that a write happens although the server answers that it does not
+/// know. If the client library sent it again, the server would refuse it, and it would count as a write that did not
+/// happen. When a writer tries again, it makes a new request.
 async fn client(kubeconfig: &Path) -> Result<Client> {
     let kubeconfig = Kubeconfig::read_from(kubeconfig).context("read the writers' kubeconfig")?;
     let mut config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
@@ -117,12 +119,12 @@ async fn client(kubeconfig: &Path) -> Result<Client> {
 }
 
 impl ObjectRecord {
-    /// Its figures. A write that came too late is refused, by the API server's own word, and has not failed.
+    /// The figures of the record. A write that the API server refuses because another one came first has not failed.
     pub fn figures(&self) -> Figures {
         Figures::of(self.operations.iter().map(Operation::sample), self.ended)
     }
 
-    /// Checks that nothing was lost and nobody saw time go back.
+    /// Checks that nothing was lost and that no read went back in time.
     ///
     /// # Errors
     /// When there is a violation, or too little was written to show anything; the error has the seed.

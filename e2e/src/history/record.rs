@@ -1,4 +1,4 @@
-//! Who asked what, when, and what came of it.
+//! Which client requested what, when, and with what outcome.
 
 use super::figures::{Fate, Sample};
 use super::request::Request;
@@ -7,33 +7,35 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-/// What came of a request.
+/// The outcome of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// It was answered.
     Ok(Response),
-    /// It certainly did not happen: nobody was there, or it was refused before it could take effect.
+    /// It certainly did not happen: the server could not be reached, or refused the request before it could take
+    /// effect.
     Failed(String),
-    /// Nobody knows whether it happened, or still will: no answer in time, a lost connection, a lost leader.
+    /// It may have happened, or may still happen: there was no answer in time, or the connection or the leader was
+    /// lost.
     Unknown(String),
 }
 
-/// One request from beginning to end. Times are nanoseconds since the history has begun.
+/// One request from beginning to end. Times are nanoseconds since the history began.
 #[derive(Clone, Debug)]
 pub struct Operation {
-    /// Who asked.
+    /// The number of the client.
     pub client: usize,
-    /// Requests of one stream never overlap. A client begins another one when it does not know what came of a request.
+    /// Requests of one stream never overlap. After a request with an unknown outcome, a client begins another stream.
     pub stream: usize,
-    /// What was asked.
+    /// The request.
     pub request: Request,
     /// Whether it is the second try of a write that was not answered.
     pub again: bool,
-    /// When.
+    /// When it was made.
     pub call: i64,
-    /// What came of it.
+    /// Its outcome.
     pub outcome: Outcome,
-    /// When that was known.
+    /// When the outcome was known.
     pub returned: i64,
 }
 
@@ -44,14 +46,14 @@ pub struct Clock {
     streams: Arc<AtomicUsize>,
 }
 
-/// The times of one client, each later than the one before: that is what the judge asks for.
+/// The clock of one client. Each time is later than the one before, as the judge requires.
 #[derive(Debug)]
 pub(super) struct Times {
     clock: Clock,
     last: i64,
 }
 
-/// Records the requests of one client, which makes one after the other.
+/// Records the requests of one client, which makes them one after the other.
 #[derive(Debug)]
 pub struct Recorder {
     times: Times,
@@ -71,7 +73,7 @@ impl Clock {
         i64::try_from(self.begun.elapsed().as_nanos()).unwrap_or(i64::MAX).max(1)
     }
 
-    /// A recorder for a client, whose number nobody else has.
+    /// A recorder for a client. No other client may have this number.
     pub fn client(&self, client: usize) -> Recorder {
         Recorder { times: self.times(), client, stream: self.stream(), operations: Vec::new() }
     }
@@ -95,7 +97,7 @@ impl Times {
 }
 
 impl Recorder {
-    /// Records a request that `ask` makes.
+    /// Records `request`, which `ask` makes.
     pub async fn record(&mut self, request: Request, ask: impl Future<Output = Outcome>) -> Outcome {
         let call = self.times.now();
         let outcome = ask.await;
@@ -108,7 +110,7 @@ impl Recorder {
         outcome
     }
 
-    /// The same for a write that is tried once more.
+    /// The same for the second try of a write.
     pub(super) async fn record_again(&mut self, request: Request, ask: impl Future<Output = Outcome>) -> Outcome {
         let outcome = self.record(request, ask).await;
         if let Some(recorded) = self.operations.last_mut() {
@@ -124,7 +126,7 @@ impl Recorder {
 }
 
 impl Operation {
-    /// What it means for the figures.
+    /// What the figures need of it.
     pub(super) fn sample(&self) -> Sample {
         let fate = match self.outcome {
             Outcome::Ok(_) => Fate::Ok,

@@ -32,7 +32,7 @@ pub(super) fn write(directory: &Path, operations: &[Operation], watches: &[Watch
     Ok(())
 }
 
-/// One request as the suite knows it.
+/// One request in the suite's form.
 #[derive(Serialize)]
 #[serde(rename_all = "PascalCase")]
 struct Entry<'a> {
@@ -47,20 +47,20 @@ struct Entry<'a> {
 #[serde(untagged)]
 enum Output<'a> {
     Answer(&'a Response),
-    /// The suite takes every error for a request that may have happened.
+    /// The suite treats every error as that of a request that may have happened.
     #[serde(rename_all = "PascalCase")]
     Unknown {
         error: &'a str,
     },
 }
 
-/// Nothing for a request that certainly did not happen: the suite could not tell it from one that may have.
+/// `None` for a request that certainly did not happen: the suite would treat it as one that may have happened.
 fn entry(operation: &Operation) -> Option<Entry<'_>> {
     let Operation { stream, request, call, outcome, returned, .. } = operation;
     let (input, output) = match outcome {
         Outcome::Ok(response) => (request.clone(), Output::Answer(response)),
         Outcome::Failed(_) => return None,
-        // That is how the suite writes a lease which nobody uses, because nobody knows whether it is there.
+        // The suite writes a lease like this if no client uses it because it may not exist.
         Outcome::Unknown(error) if matches!(request, Request::LeaseGrant { .. }) => {
             (Request::grant(0), Output::Unknown { error })
         }
@@ -69,7 +69,7 @@ fn entry(operation: &Operation) -> Option<Entry<'_>> {
     Some(Entry { client_id: *stream, input, call: *call, output, r#return: *returned })
 }
 
-/// Writes a JSON document in each line; no file if there is none.
+/// Writes one JSON document per line. Without documents, there is no file.
 fn lines<T: Serialize>(path: &Path, documents: &[T]) -> Result<()> {
     if documents.is_empty() {
         return Ok(());

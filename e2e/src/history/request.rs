@@ -1,9 +1,9 @@
-//! What clients ask of etcd, in the JSON form of etcd's own robustness suite. The suite's model knows puts and deletes as
-//! transactions of one operation.
+//! What clients request of etcd, in the JSON form of etcd's own robustness suite. In the suite's model, puts and
+//! deletes are transactions of one operation.
 
 use serde::Serialize;
 
-/// What every key of a history begins with. Nobody else may write below it, or anywhere else.
+/// What every key of a history begins with. Nothing else may write below it, or anywhere else in etcd.
 pub const PREFIX: &str = "/history/";
 /// The end of the range of keys that begin with [`PREFIX`].
 const PREFIX_END: &str = "/history0";
@@ -15,7 +15,7 @@ pub enum Request {
     /// Reads keys, linearizably.
     #[serde(rename = "range")]
     Range {
-        /// Which ones.
+        /// Which keys.
         #[serde(rename = "Range")]
         range: Range,
     },
@@ -26,14 +26,14 @@ pub enum Request {
         #[serde(rename = "Txn")]
         txn: Txn,
     },
-    /// Makes a lease.
+    /// Grants a lease.
     #[serde(rename = "leaseGrant")]
     LeaseGrant {
         /// Which one.
         #[serde(rename = "LeaseGrant")]
         lease: Lease,
     },
-    /// Ends a lease, which deletes the keys that are attached to it.
+    /// Revokes a lease, which deletes the keys that are attached to it.
     #[serde(rename = "leaseRevoke")]
     LeaseRevoke {
         /// Which one.
@@ -42,7 +42,7 @@ pub enum Request {
     },
 }
 
-/// Keys from `start` up to, but without, `end`. The key `start` where `end` is empty.
+/// The keys from `start` up to `end`, without `end` itself. If `end` is empty, only the key `start`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "PascalCase")]
 pub struct Range {
@@ -50,13 +50,13 @@ pub struct Range {
     pub start: String,
     /// The key after the last one, or empty.
     pub end: String,
-    /// How many keys to answer at most; 0 for all.
+    /// The most keys to return; 0 for all.
     pub limit: i64,
-    /// Reads what was there at this revision, or at 0 what is there now.
+    /// The revision to read at; 0 for the present one.
     pub revision: i64,
 }
 
-/// Operations that happen at once, depending on conditions.
+/// Operations that happen atomically, depending on conditions.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "PascalCase")]
 pub struct Txn {
@@ -68,7 +68,7 @@ pub struct Txn {
     pub operations_on_failure: Vec<Op>,
 }
 
-/// The last change of a key has this revision; 0 where there is no such key.
+/// Holds if the last change of a key has this revision; 0 if the key does not exist.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "PascalCase")]
 pub struct Condition {
@@ -118,7 +118,7 @@ pub struct Put {
     pub lease: i64,
 }
 
-/// A key that goes.
+/// A key to delete.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "PascalCase")]
 pub struct Delete {
@@ -134,7 +134,7 @@ pub struct Lease {
     pub id: i64,
 }
 
-/// A value of fewer than 20 bytes: of longer ones the suite's form has a hash only.
+/// A value of fewer than 20 bytes. The suite's form has only a hash of longer values.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "PascalCase")]
 pub struct Value {
@@ -169,7 +169,7 @@ impl Request {
         Self::Txn { txn: Txn { operations_on_success: vec![delete], ..Txn::default() } }
     }
 
-    /// Writes one key if its last change has revision `expected` (0: if there is no such key), and reads it otherwise.
+    /// Writes one key if its last change has revision `expected` (0 if the key does not exist), and reads it otherwise.
     pub fn swap(key: &str, expected: i64, value: impl Into<String>) -> Self {
         let range = Range { start: key.to_owned(), ..Range::default() };
         Self::Txn {
@@ -181,12 +181,12 @@ impl Request {
         }
     }
 
-    /// Makes a lease with this ID.
+    /// Grants a lease with this ID.
     pub fn grant(id: i64) -> Self {
         Self::LeaseGrant { lease: Lease { id } }
     }
 
-    /// Ends the lease with this ID.
+    /// Revokes the lease with this ID.
     pub fn revoke(id: i64) -> Self {
         Self::LeaseRevoke { lease: Lease { id } }
     }

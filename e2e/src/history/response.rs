@@ -1,10 +1,10 @@
-//! What etcd answers, in the JSON form of etcd's own robustness suite. The suite compares every part of an answer, so an
-//! empty list and a missing one are not the same.
+//! Answers of etcd, in the JSON form of etcd's own robustness suite. The suite compares every part of an answer, so an
+//! empty list differs from a missing one.
 
 use super::request::Value;
 use serde::Serialize;
 
-/// What etcd has answered.
+/// An answer of etcd.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 pub enum Response {
@@ -46,7 +46,7 @@ pub enum Response {
     },
 }
 
-/// Keys that were found.
+/// Keys that a read found.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "PascalCase")]
 pub struct Found {
@@ -57,21 +57,21 @@ pub struct Found {
     pub count: i64,
 }
 
-/// What a transaction has done.
+/// The result of a transaction.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "PascalCase")]
 pub struct Done {
-    /// A condition did not hold.
+    /// Whether a condition did not hold.
     pub failure: bool,
-    /// For each operation of the branch that was taken.
+    /// The results of the operations in the branch that was taken.
     pub results: Vec<OpResult>,
 }
 
-/// What one operation has done.
+/// The result of one operation.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "PascalCase")]
 pub struct OpResult {
-    /// Keys that were found; none for what is not a read.
+    /// Keys that were found; `None` if the operation is not a read.
     #[serde(rename = "KVs", skip_serializing_if = "Option::is_none")]
     pub keys: Option<Vec<KeyValue>>,
     /// How many were found.
@@ -80,7 +80,7 @@ pub struct OpResult {
     pub deleted: i64,
 }
 
-/// A key as it was read.
+/// A key and what was read of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "PascalCase")]
 pub struct KeyValue {
@@ -90,11 +90,11 @@ pub struct KeyValue {
     pub value: Value,
     /// Revision of its last change.
     pub mod_revision: i64,
-    /// How often it was written since it was made.
+    /// How many times it was written since it was created.
     pub version: i64,
 }
 
-/// What has nothing in it.
+/// An empty JSON object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Nothing {}
 

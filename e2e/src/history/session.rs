@@ -1,5 +1,5 @@
-//! One client's connections to etcd. Every request goes to one endpoint and is sent once, so that it is known what may
-//! have happened.
+//! One client's connections to etcd. Every request goes to one endpoint and is sent once, so that its possible effects
+//! are known.
 
 use super::record::Outcome;
 use super::request::{Range, Request};
@@ -13,15 +13,15 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-/// A member that does not accept a connection in this time is not asked.
+/// How long a member may take to accept a connection. If it does not, nothing is sent to it.
 const CONNECT: Duration = Duration::from_secs(1);
-/// After this time nobody waits for an answer any more. etcd itself gives up after about seven seconds.
+/// How long a client waits for an answer. etcd itself gives up after about seven seconds.
 const ANSWER: Duration = Duration::from_secs(3);
-/// How often a silent connection is looked at, and how long the other side may take to say that it is there.
+/// How often a silent connection is probed, and how long the other side may take to answer that.
 const KEEP_ALIVE: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(2));
-/// What etcd says when there is no such lease.
+/// etcd's error if a lease does not exist.
 pub(super) const LOST_LEASE: &str = "etcdserver: requested lease not found";
-/// What etcd says when it certainly has not done what it was asked, and will not.
+/// etcd's errors for a request that it certainly has not carried out, and will not.
 const REFUSALS: [&str; 5] = [
     "etcdserver: rpc not supported for learner",
     "etcdserver: too many requests",
@@ -30,14 +30,14 @@ const REFUSALS: [&str; 5] = [
     "etcdserver: mvcc: database space exceeded",
 ];
 
-/// Connections with one identity, each made when it is needed for the first time.
+/// Connections with one identity. Each is made when it is first needed.
 pub struct Session {
     access: EtcdAccess,
     clients: HashMap<String, Client>,
     require_leader: bool,
 }
 
-/// What is sent.
+/// What is sent: a request, or a read of the member's own copy.
 enum Asked<'a> {
     Request(&'a Request),
     OwnCopy(&'a Range),
@@ -60,23 +60,24 @@ impl Asked<'_> {
 }
 
 impl Session {
-    /// Nothing is connected yet. The endpoints of `access` are not used.
+    /// A session without any connection yet. It does not use the endpoints of `access`.
     pub fn new(access: &EtcdAccess) -> Self {
         Self { access: access.clone(), clients: HashMap::new(), require_leader: false }
     }
 
-    /// The same for watches: a member without a leader ends them.
+    /// A session for watches: a member without a leader ends them.
     pub(super) fn for_watches(access: &EtcdAccess) -> Self {
         Self { require_leader: true, ..Self::new(access) }
     }
 
-    /// Makes a request, and says what came of it.
+    /// Makes a request, and returns its outcome.
     pub async fn ask(&mut self, endpoint: &str, request: &Request) -> Outcome {
         self.outcome(endpoint, &Asked::Request(request)).await
     }
 
-    /// Reads what the member at `endpoint` has itself, which may be old. Who records that as an answer to
-    /// [`Range`](crate::history::request::Request::Range), which is linearizable, tells a lie that the judge has to find.
+    /// Reads the member's own copy, which may be old. A record that has this as the answer to a
+    /// [`Range`](crate::history::request::Request::Range), which is linearizable, is false, and the judge has to find
+    /// that.
     pub async fn read_own_copy(&mut self, endpoint: &str, range: &Range) -> Outcome {
         self.outcome(endpoint, &Asked::OwnCopy(range)).await
     }
@@ -95,15 +96,16 @@ impl Session {
         if REFUSALS.iter().any(|refusal| error.contains(refusal)) {
             return Outcome::Failed(format!("{endpoint}: {error}"));
         }
-        // Whatever is wrong with the connection, the next request finds out with a new one.
+        // Whatever is wrong with the connection, the next request gets a new one.
         self.clients.remove(endpoint);
         let error = format!("{endpoint}: {error}");
-        // A read without an answer has no effect either way.
+        // A read has no effect, whether it is answered or not.
         if asked.is_read() { Outcome::Failed(error) } else { Outcome::Unknown(error) }
     }
 
-    /// The connection to `endpoint`. The library connects only when something is sent, and does not tell the two failures
-    /// apart; so whether anybody is there is found out before.
+    /// The connection to `endpoint`. The library connects only when it sends something, and does not distinguish a
+    /// failure to connect from a failed request. So this function first finds out whether the endpoint accepts
+    /// connections.
     pub(super) async fn connect(&mut self, endpoint: &str) -> Result<Client, String> {
         if let Some(client) = self.clients.get(endpoint) {
             return Ok(client.clone());

@@ -1,4 +1,4 @@
-//! A client that watches every key from the beginning, and goes on elsewhere when a watch ends.
+//! A client that watches every key from the beginning. When a watch ends, it begins another one elsewhere.
 
 use super::endpoints::Endpoints;
 use super::record::Clock;
@@ -12,29 +12,29 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, interval, sleep, timeout};
 
-/// A member is asked this often how far the watch is.
+/// How often the client asks a member for the progress of its watch.
 const PROGRESS: Duration = Duration::from_secs(1);
-/// A watch that says nothing for this time, though asked, is made again elsewhere.
+/// How long a watch may be silent in spite of these requests. After that, the client begins another one elsewhere.
 const SILENCE: Duration = Duration::from_secs(4);
-/// How long it takes at most until a watch has begun.
+/// How long beginning a watch may take.
 const BEGIN: Duration = Duration::from_secs(3);
-/// Before the next attempt.
+/// How long the client rests before the next attempt.
 const BACK_OFF: Duration = Duration::from_millis(100);
 
 /// One watch, in the form of etcd's suite.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "PascalCase")]
 pub struct Watch {
-    /// Who watches.
+    /// The number of the client.
     #[serde(skip)]
     pub client: usize,
-    /// What was asked for.
+    /// What was requested.
     pub request: WatchRequest,
-    /// What came.
+    /// What the watch reported.
     pub responses: Vec<WatchResponse>,
 }
 
-/// What a watch is to tell.
+/// What a watch should report.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "PascalCase")]
 pub struct WatchRequest {
@@ -42,28 +42,28 @@ pub struct WatchRequest {
     pub key: String,
     /// The first revision.
     pub revision: i64,
-    /// All keys that begin with `key`.
+    /// Whether to watch all keys that begin with `key`.
     pub with_prefix: bool,
-    /// How far the watch is, now and then.
+    /// Whether to report the progress of the watch now and then.
     pub with_progress_notify: bool,
-    /// What was there before, with each change.
+    /// Whether to report the previous value with each change.
     #[serde(rename = "WithPrevKV")]
     pub with_previous: bool,
 }
 
-/// What a watch has told at once.
+/// One response of a watch.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "PascalCase")]
 pub struct WatchResponse {
     /// Changes, in their order.
     pub events: Vec<WatchEvent>,
-    /// It only says how far the watch is.
+    /// Whether it only reports progress.
     pub is_progress_notify: bool,
     /// The store's revision.
     pub revision: i64,
-    /// When it came, in nanoseconds since the history has begun.
+    /// When it arrived, in nanoseconds since the history began.
     pub time: i64,
-    /// Why the watch has ended, or empty.
+    /// Why the watch ended, or empty.
     pub error: String,
 }
 
@@ -76,13 +76,13 @@ pub struct WatchEvent {
     pub kind: &'static str,
     /// The key.
     pub key: String,
-    /// What is there now; empty after a deletion.
+    /// The new value; empty after a deletion.
     pub value: Value,
     /// The change's revision.
     pub revision: i64,
-    /// The key was not there before.
+    /// Whether the key did not exist before.
     pub is_create: bool,
-    /// What was there before.
+    /// The key before the change.
     #[serde(rename = "PrevValue", skip_serializing_if = "Option::is_none")]
     pub previous: Option<Previous>,
 }
@@ -93,24 +93,24 @@ pub struct WatchEvent {
 pub struct Previous {
     /// Its value.
     pub value: Value,
-    /// Revision of the change that made it.
+    /// Revision of its last change.
     pub mod_revision: i64,
-    /// How often it had been written.
+    /// How many times it had been written.
     pub version: i64,
 }
 
-/// Who watches, and where.
+/// One watching client.
 pub(super) struct Watcher {
     pub(super) clock: Clock,
     pub(super) client: usize,
     pub(super) endpoints: Endpoints,
     pub(super) access: EtcdAccess,
-    /// The last revision of the history, once that is known.
+    /// The last revision of the history, once it is known.
     pub(super) last: watch::Receiver<Option<i64>>,
 }
 
 impl Watcher {
-    /// Watches until the last revision of the history has come.
+    /// Watches until it has everything up to the last revision of the history.
     pub(super) async fn run(mut self) -> Vec<Watch> {
         let mut session = Session::for_watches(&self.access);
         let mut watches = Vec::new();
@@ -150,7 +150,7 @@ impl Watcher {
         Watch { client: self.client, request, responses: Vec::new() }
     }
 
-    /// Takes what comes until the watch ends, falls silent, or has nothing more to tell.
+    /// Records responses until the watch ends, falls silent, or has reported everything.
     async fn listen(&mut self, stream: &mut WatchStream, watch: &mut Watch, seen: &mut i64) {
         let mut progress = interval(PROGRESS);
         let mut heard = Instant::now();
@@ -190,7 +190,7 @@ async fn begin(session: &mut Session, endpoint: &str, revision: i64) -> Option<W
 }
 
 impl WatchResponse {
-    /// The revision up to which everything has come.
+    /// The revision up to which the watch has reported everything.
     fn reaches(&self, before: i64) -> i64 {
         let events = self.events.iter().map(|event| event.revision);
         let progress = self.is_progress_notify.then_some(self.revision);
@@ -198,7 +198,7 @@ impl WatchResponse {
     }
 }
 
-/// What a message tells; nothing if it only says that the watch has begun.
+/// What a message reports; `None` if it only says that the watch has begun.
 fn response(message: &etcd_client::WatchResponse, time: i64) -> Option<WatchResponse> {
     let revision = wire::revision(message.header());
     let error = if message.canceled() { format!("canceled: {}", message.cancel_reason()) } else { String::new() };

@@ -1,4 +1,4 @@
-//! Requests and answers, between the form of etcd's suite and the client library.
+//! Converts requests and answers between the form of etcd's suite and that of the client library.
 
 use super::request::{Op, Range, Request, Txn, Value};
 use super::response::{Done, Found, KeyValue, Nothing, OpResult, Response};
@@ -7,10 +7,10 @@ use etcd_client::{
     ResponseHeader, TxnOp, TxnOpResponse,
 };
 
-/// How long a lease lasts, in seconds: longer than any history, whose end nobody else may decide.
+/// How long a lease lasts, in seconds: longer than any history, so that only its client ends it.
 const LEASE: i64 = 3600;
 
-/// Makes a request.
+/// Sends a request.
 pub(super) async fn send(client: &mut Client, request: &Request) -> Result<Response, Error> {
     match request {
         Request::Range { range } => read(client, range, false).await,
@@ -37,7 +37,7 @@ pub(super) async fn send(client: &mut Client, request: &Request) -> Result<Respo
     }
 }
 
-/// Reads keys: linearizably, or what the member has itself.
+/// Reads keys: linearizably, or from the member's own copy.
 pub(super) async fn read(client: &mut Client, range: &Range, serializable: bool) -> Result<Response, Error> {
     let mut options = options(range);
     if serializable {
@@ -47,7 +47,7 @@ pub(super) async fn read(client: &mut Client, range: &Range, serializable: bool)
     Ok(Response::Range { revision: revision(answer.header()), range: found(&answer) })
 }
 
-/// The only operation of a transaction that depends on nothing.
+/// The operation of a transaction that has only one, and no conditions.
 fn alone(txn: &Txn) -> Option<&Op> {
     match txn.operations_on_success.as_slice() {
         [only] if txn.conditions.is_empty() && txn.operations_on_failure.is_empty() => Some(only),
@@ -118,7 +118,7 @@ pub(super) fn key_value(found: &etcd_client::KeyValue) -> KeyValue {
     }
 }
 
-/// The store's revision in an answer; 0, which no store has, if there is none.
+/// The store's revision in an answer; 0, which no store has, if the answer has no header.
 pub(super) fn revision(header: Option<&ResponseHeader>) -> i64 {
     header.map_or(0, ResponseHeader::revision)
 }

@@ -1,12 +1,12 @@
-//! What is done to a good document.
+//! Changes of a good document.
 
 use super::schema::{Place, is_time, places};
 use rand::RngExt;
 use rand::rngs::StdRng;
 use serde_json::{Map, Value, json};
 
-/// Texts that YAML, a template engine, a shell, a file system or a terminal would like to have for themselves, that look like
-/// something else, or that are hardly a text.
+/// Texts that have a special meaning to YAML, a template engine, a shell, a file system or a terminal, that look like
+/// another type, or that are barely text.
 const ODD: [&str; 25] = [
     "",
     " ",
@@ -35,7 +35,7 @@ const ODD: [&str; 25] = [
     "-----BEGIN CERTIFICATE-----",
 ];
 
-/// Texts that some field or other takes, and others do not.
+/// Texts that some fields accept, and others do not.
 const PLAUSIBLE: [&str; 28] = [
     "a",
     "demo",
@@ -67,7 +67,7 @@ const PLAUSIBLE: [&str; 28] = [
     "2026-11-23T04:00:00Z",
 ];
 
-/// Times, and what is nearly one.
+/// Times, and texts that are almost times.
 const TIMES: [&str; 15] = [
     "2026-11-23T04:00:00Z",
     "2026-11-23t04:00:00.5z",
@@ -86,19 +86,20 @@ const TIMES: [&str; 15] = [
     "tomorrow",
 ];
 
-/// Numbers at the ends of what types hold.
+/// Numbers at the limits of types.
 const ENDS: [i64; 10] =
     [i64::MIN, i32::MIN as i64 - 1, i32::MIN as i64, -1, 0, 1, 2, i32::MAX as i64, i32::MAX as i64 + 1, i64::MAX];
 
-/// Bytes of a huge text, and entries of a huge list.
+/// The length of a huge text in bytes, and of a huge list in entries.
 const MANY: (usize, usize) = (20_000, 300);
-/// Most bytes that a list becomes: the API server takes requests of 3 MiB, and a document is changed several times.
+/// The most bytes that a list may have: the API server accepts requests of 3 MiB, and a document is changed several
+/// times.
 const MOST: usize = 500_000;
 
 /// A change of the value at one place.
 type Change = fn(&mut StdRng, &Value, &Value) -> Option<Value>;
 
-/// What can be done to a value, given its schema. `None`: not to this one.
+/// The kinds of changes of a value, given its schema. A change returns `None` if it cannot be made to this value.
 const CHANGES: [(&str, Change); 9] = [
     ("another type", another_type),
     ("out of bounds", out_of_bounds),
@@ -111,9 +112,9 @@ const CHANGES: [(&str, Change); 9] = [
     ("another good value", another_value),
 ];
 
-/// Changes a document at one place, and says what and where. `None`: it could not be done there.
+/// Changes a document at one place, and returns the change and its place; `None` if it could not be made there.
 pub(super) fn change(random: &mut StdRng, document: &mut Value, schema: &Value) -> Option<String> {
-    // What Kubernetes itself judges is a small part.
+    // Only few changes are to metadata, which Kubernetes itself validates.
     if random.random_ratio(1, 20) {
         return Some(metadata(random, document));
     }
@@ -127,7 +128,7 @@ pub(super) fn change(random: &mut StdRng, document: &mut Value, schema: &Value) 
     Some(format!("{}: {what}", path(&place.pointer)))
 }
 
-/// A JSON pointer as Kubernetes writes paths.
+/// A JSON pointer in the form of Kubernetes' field paths.
 fn path(pointer: &str) -> String {
     let mut path = String::new();
     for name in pointer.split('/').skip(1) {
@@ -163,7 +164,7 @@ fn type_of(schema: &Value) -> &str {
     schema["type"].as_str().unwrap_or_default()
 }
 
-/// A bound of a number; those of our CRDs are whole.
+/// A bound of a number. The bounds in our CRDs are integers.
 fn bound(schema: &Value, name: &str) -> Option<i64> {
     schema[name].as_f64().map(|bound| bound as i64)
 }
@@ -218,7 +219,7 @@ fn out_of_bounds(random: &mut StdRng, schema: &Value, value: &Value) -> Option<V
     }
 }
 
-/// A list of so many, of these in turn. `None`: it would be too large.
+/// A list of `count` entries, which repeats `items`; `None` if it would be too large.
 fn many(items: &[Value], count: usize) -> Option<Value> {
     let of_one = items.iter().map(|item| item.to_string().len()).max()?;
     (of_one * count <= MOST).then(|| items.iter().cycle().take(count).cloned().collect())
@@ -284,7 +285,7 @@ fn field_less(random: &mut StdRng, _: &Value, value: &Value) -> Option<Value> {
     Some(Value::Object(fields))
 }
 
-/// A field that is good by itself, and may contradict another one; or one entry more of a list.
+/// Adds a field that is valid by itself and may contradict another one, or adds one entry to a list.
 fn field_more(random: &mut StdRng, schema: &Value, value: &Value) -> Option<Value> {
     match value {
         Value::Object(fields) => {
@@ -307,7 +308,7 @@ fn field_more(random: &mut StdRng, schema: &Value, value: &Value) -> Option<Valu
     }
 }
 
-/// A value that its schema may well take. `depth`: how far it is from where it began, so that it ends.
+/// A value that its schema probably accepts. `depth` is the depth of recursion, which is limited.
 fn sample(random: &mut StdRng, schema: &Value, depth: usize) -> Value {
     if let Some(values) = schema["enum"].as_array() {
         return pick(random, values).clone();

@@ -1,4 +1,4 @@
-//! What our code makes of an object that the API server has accepted, as far as it does so without a request.
+//! What our code does with an object that the API server has accepted, as far as it needs no requests.
 
 use api::{EtcdCluster, EtcdadmConfig, EtcdadmConfigSpec, EtcdadmConfigTemplate};
 use controller_support::external::ClusterView;
@@ -20,13 +20,13 @@ use std::hint::black_box;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, LazyLock};
 
-/// Reads an object as our programs do, and has the pure part of them work on it: the plan and the status before there is
-/// anything else, the objects of a first member, and its bootstrap data.
+/// Reads an object as our programs do, and runs their pure code on it: the plan and the status before anything else
+/// exists, the objects of a first member, and its bootstrap data.
 ///
 /// # Errors
-/// When it is not what our types say, or the code panics.
+/// When our types do not accept the object, or the code panics.
 pub fn handled(object: &Value) -> Result<(), String> {
-    // Nothing outlives a panic that could be broken by it.
+    // Nothing that a panic could leave in a broken state outlives it.
     catch_unwind(AssertUnwindSafe(|| handle(object))).unwrap_or_else(|_| Err("our code panics".to_owned()))
 }
 
@@ -43,7 +43,8 @@ fn handle(object: &Value) -> Result<(), String> {
     Ok(())
 }
 
-/// Reads it. What our programs would write of it is read as the same. (A first time may lose something: the parts of a second.)
+/// Reads an object. Written and read again, it has to be the same. (The first read may lose something, such as
+/// fractions of a second.)
 fn read<T: Serialize + DeserializeOwned>(object: &Value) -> Result<T, String> {
     let read: T =
         serde_json::from_value(object.clone()).map_err(|error| format!("our types do not take it: {error}"))?;
@@ -77,7 +78,7 @@ fn etcd_cluster(etcd: EtcdCluster) {
     }
 }
 
-/// The objects of a first member.
+/// Builds the objects of a first member.
 fn members_objects(etcd: &EtcdCluster, infrastructure: &ApiResource, template: &DynamicObject) {
     let parts = MachineParts {
         etcd,
@@ -97,7 +98,7 @@ fn members_objects(etcd: &EtcdCluster, infrastructure: &ApiResource, template: &
     ));
 }
 
-/// Bootstrap data or a refusal, to initialize and to join.
+/// Bootstrap data, or a refusal, for initializing and for joining.
 fn bootstrap_data(spec: &EtcdadmConfigSpec) {
     static AUTHORITY: LazyLock<CertificateAuthority> = LazyLock::new(authority);
     let join = Role::Join { client_urls: vec!["https://10.0.0.1:2379".to_owned()], cluster_id: None };

@@ -1,4 +1,4 @@
-//! Good documents: of each kind one that says as little as possible, and one that says much.
+//! Good documents: for each kind, one that says as little as possible, and one that says much.
 
 use serde_json::{Value, json};
 
@@ -87,7 +87,7 @@ fn full_config() -> Value {
     })
 }
 
-/// What the docker infrastructure can do.
+/// A spec that the docker infrastructure supports.
 fn for_docker() -> Value {
     json!({
         "cloudInitConfig": {"version": "v3.5.21", "modules": "WriteFilesAndRunCmd"},

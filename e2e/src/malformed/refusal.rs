@@ -2,14 +2,14 @@
 
 use kube::core::Status;
 
-/// What there is at the top of an object, and may be wrong.
+/// The top-level fields of an object that can be wrong.
 const ROOTS: [&str; 2] = ["spec", "metadata"];
 
-/// Words that name a field without its path: those of the API server about a name in a patch, and those of a rule of
-/// ours that is one of a whole object, as it compares that with what it was.
+/// Words that name a field without its path. The first are the API server's, about a name in a patch. The others are
+/// those of a rule of ours that is a rule of the whole object, because it compares the object with its old state.
 const SAID: [&str; 2] = ["the name of the object (", "spec can no longer change:"];
 
-/// Whether a refusal names a field: as the cause, or in its words, as where a field is unknown.
+/// Whether a refusal names a field: in a cause, or in its message, as for unknown fields.
 #[must_use]
 pub fn says_where(status: &Status) -> bool {
     let mut causes = status.details.iter().flat_map(|details| &details.causes);
@@ -19,7 +19,7 @@ pub fn says_where(status: &Status) -> bool {
         || SAID.iter().any(|said| status.message.contains(said))
 }
 
-/// Whether a text begins like the path of a field within a root, such as `spec.replicas`.
+/// Whether a text begins like the path of a field in a root, such as `spec.replicas`.
 fn is_path(text: &str) -> bool {
     let field = |root: &&str| text.strip_prefix(*root)?.strip_prefix('.');
     ROOTS.iter().filter_map(field).any(|field| field.starts_with(char::is_alphanumeric))

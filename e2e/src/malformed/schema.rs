@@ -4,7 +4,7 @@ use k8s_openapi::jiff::Timestamp;
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
 
-/// The schema of the spec of a document's kind and version.
+/// The schema of the spec for a document's kind and version.
 pub(super) fn of_spec<'a>(crds: &'a [Value], document: &Value) -> Option<&'a Value> {
     let (group, version) = document["apiVersion"].as_str()?.split_once('/')?;
     let spec = crds.iter().map(|crd| &crd["spec"]);
@@ -22,7 +22,7 @@ pub(super) struct Place<'a> {
     pub(super) schema: &'a Value,
 }
 
-/// Every place of a value that its schema knows, from the top.
+/// Every place in a value that its schema knows, from the top down.
 pub(super) fn places<'a>(schema: &'a Value, value: &Value, pointer: &str, found: &mut Vec<Place<'a>>) {
     found.push(Place { pointer: pointer.to_owned(), schema });
     match value {
@@ -42,18 +42,18 @@ pub(super) fn places<'a>(schema: &'a Value, value: &Value, pointer: &str, found:
     }
 }
 
-/// The schema of a field: its own, or that of every value of a map.
+/// The schema of a field: its own, or that of all values of a map.
 fn property<'a>(schema: &'a Value, name: &str) -> Option<&'a Value> {
     schema["properties"].get(name).or_else(|| Some(&schema["additionalProperties"]).filter(|map| map.is_object()))
 }
 
-/// Whether a text is a time: that is a rule in CEL, the only one that our types depend on.
+/// Whether a text is a time. A CEL rule requires that, and it is the only CEL rule that our types depend on.
 pub(super) fn is_time(schema: &Value) -> bool {
     let rules = schema["x-kubernetes-validations"].as_array();
     rules.into_iter().flatten().any(|rule| rule["rule"].as_str().is_some_and(|rule| rule.contains("timestamp(self)")))
 }
 
-/// What breaks the schema, by path: without the other rules in CEL, without defaults, and strict about unknown fields.
+/// What violates the schema, by path. Ignores the other CEL rules and defaults, and refuses unknown fields.
 #[must_use]
 pub fn violations(schema: &Value, value: &Value, path: &str) -> Vec<String> {
     let mut found = Vec::new();
@@ -119,7 +119,7 @@ fn of_fields(schema: &Value, fields: &Map<String, Value>, path: &str) -> Vec<Str
     found
 }
 
-/// Whether a list is the set or the map that it is said to be.
+/// Whether a list has distinct entries, as its type (set or map) requires.
 fn are_distinct(schema: &Value, items: &[Value]) -> bool {
     let keys: Vec<&str> =
         schema["x-kubernetes-list-map-keys"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();

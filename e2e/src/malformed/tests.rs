@@ -3,7 +3,7 @@ use crate::bed::crds;
 use serde_json::json;
 use std::collections::BTreeSet;
 
-/// What a run makes. Another seed: `E2E_SEED`.
+/// How many documents a run makes. `E2E_SEED` sets another seed.
 const COUNT: usize = 10_000;
 
 fn seed() -> u64 {
@@ -33,7 +33,8 @@ fn a_seed_repeats_what_is_made() {
     assert!(made(7) != made(8));
 }
 
-/// What the API server accepts satisfies the schema, and a little more. So all of that is handled.
+/// Everything that the API server accepts satisfies its schema, and some documents that it refuses do too. So our code
+/// has to handle all of these.
 #[test]
 fn what_satisfies_its_schema_is_handled() {
     let (crds, seed) = (crds().unwrap(), seed());
@@ -47,7 +48,7 @@ fn what_satisfies_its_schema_is_handled() {
         }
     }
     assert!(faults.is_empty(), "{} of {good}:\n{}", faults.len(), faults.join("\n"));
-    // Otherwise little was tried: of neither.
+    // Otherwise, too few documents of one sort would have been tried.
     assert!(good > COUNT / 10 && good < COUNT * 9 / 10, "{good} of {COUNT} satisfy their schemas");
     assert_eq!(kinds.len(), crds.len(), "{kinds:?}");
 }

@@ -1,4 +1,4 @@
-//! The disks of members that are silent: how far the log goes that they would start with.
+//! The disks of silent members: how far the log goes with which the member would start.
 
 use super::record::{Disk, Event};
 use super::recorder::Recorder;
@@ -9,21 +9,22 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Where a machine, `<namespace>/<name>`, has etcd's data, seen from here. `None`: there is no such machine.
+/// The path on this computer at which a machine, `<namespace>/<name>`, has etcd's data. `None` if there is no such
+/// machine, or its data cannot be seen now.
 pub type DataDirectory = dyn Fn(&str) -> Option<PathBuf> + Send + Sync;
 
-/// All disks. Copies are the same.
+/// All disks. Clones share their state.
 #[derive(Clone)]
 pub(super) struct Disks {
     directory: Arc<DataDirectory>,
-    /// What the log of each silent member looked like from outside when it was read.
+    /// The files of each silent member's log, as their directory showed them when the log was read.
     read: Arc<Mutex<BTreeMap<Place, Vec<Outside>>>>,
 }
 
-/// The client URL of a member, after its EtcdCluster.
+/// A member: its EtcdCluster and its client URL.
 type Place = (String, String);
 
-/// A file as its directory shows it: name, number, size, last change.
+/// A file as its directory shows it: path, inode number, size, last change.
 type Outside = (PathBuf, u64, u64, (i64, i64));
 
 impl Disks {
@@ -31,8 +32,8 @@ impl Disks {
         Self { directory, read: Arc::default() }
     }
 
-    /// Writes down how far the log of a silent member goes, if that is another log than the last time. A disk that is
-    /// not there, or cannot be read now, is passed over.
+    /// Records how far the log of a silent member goes, if its files have changed since the last time. A disk that does
+    /// not exist, or cannot be read now, is skipped.
     pub(super) fn look(&self, recorder: &Recorder, etcd: &str, url: &str) {
         let Some(machine) = recorder.machine_at(etcd, url) else { return };
         let Some(data) = (self.directory)(&machine).filter(|data| data.exists()) else { return };
@@ -49,7 +50,8 @@ impl Disks {
         }
     }
 
-    /// A member answers. When it falls silent again, its disk is news, even if that looks as it did before the member started.
+    /// Call it when a member answers. When the member falls silent again, its disk is recorded again, even if the disk
+    /// looks as it did before the member started.
     pub(super) fn forget(&self, etcd: &str, url: &str) {
         let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
         read.remove(&(etcd.to_owned(), url.to_owned()));

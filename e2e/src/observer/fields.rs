@@ -3,13 +3,14 @@
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-/// So many fields are told in full; of more, only the parts of the object that they are in.
+/// Up to this many fields are named in full. If there are more, only the parts of the object that
+/// contain them are named.
 const IN_FULL: usize = 4;
-/// Who it is about is told already.
+/// Fields that identify the object, which is named anyway.
 const NAMES: [&str; 6] =
     ["apiVersion", "kind", "metadata.name", "metadata.namespace", "metadata.uid", "metadata.resourceVersion"];
 
-/// The fields that a patch sets or takes away; those of a JSON patch as it calls them.
+/// The fields that a patch sets or removes. Those of a JSON patch are its paths.
 pub(super) fn changed(patch: &Value) -> Vec<String> {
     let mut fields = BTreeSet::new();
     match patch {
@@ -24,7 +25,7 @@ pub(super) fn changed(patch: &Value) -> Vec<String> {
     fields.into_iter().collect()
 }
 
-/// Every field that is not an object, by its path; one that is taken away says so.
+/// Collects every field that is not an object, by its path. A removed field is marked as such.
 fn leaves<'a>(value: &'a Value, path: &mut Vec<&'a str>, fields: &mut BTreeSet<String>) {
     match value {
         Value::Object(inner) if !inner.is_empty() => {
@@ -34,7 +35,7 @@ fn leaves<'a>(value: &'a Value, path: &mut Vec<&'a str>, fields: &mut BTreeSet<S
                 path.pop();
             }
         }
-        // There is nothing in it, or no patch was told.
+        // The patch is empty, or the audit log does not have it.
         _ if path.is_empty() => {}
         Value::Null => fields.extend([format!("{} (taken away)", path.join("."))]),
         _ => fields.extend([path.join(".")]),

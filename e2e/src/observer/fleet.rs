@@ -1,5 +1,5 @@
-//! Whom the observer asks: every member of every EtcdCluster, as soon as its address is known, and for as long as
-//! anybody has it on his list.
+//! Which members the observer asks: every member of every EtcdCluster, as soon as its address is known, and for as long
+//! as a Machine or a member list has the address.
 
 use super::disk::Disks;
 use super::probe::{PERIOD, Probe};
@@ -18,7 +18,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 
 /// With more members than this, each is asked less often, so that the observer does not become a load of its own.
 const MEMBERS_A_ROUND: usize = 40;
-/// A round that comes so late is told: the observer was held up.
+/// If a round comes this late, the observer was held up. The record says so.
 const LATE: Duration = Duration::from_millis(400);
 /// Rounds between two looks at the processes.
 const ROUNDS_A_LOOK: u64 = 10;
@@ -33,7 +33,7 @@ pub(super) struct Fleet {
 }
 
 impl Fleet {
-    /// Follows what is known, forever.
+    /// Asks all members that are known, forever.
     pub(super) async fn run(self) {
         let mut asked: BTreeMap<(String, String), (String, AbortOnDrop)> = BTreeMap::new();
         let stride = Arc::new(AtomicU64::new(1));
@@ -75,7 +75,7 @@ impl Fleet {
                         recorder: self.recorder.clone(),
                         stride: stride.clone(),
                     };
-                    // All of them at the same moments.
+                    // All members are asked at the same moments.
                     let next = begun + PERIOD * u32::try_from(round + 1).unwrap_or(u32::MAX);
                     (cluster, AbortOnDrop(tokio::spawn(probe.run(next)).abort_handle()))
                 });
@@ -92,7 +92,7 @@ impl Drop for AbortOnDrop {
     }
 }
 
-/// Those that have an address: by their Machine, or because some member lists them.
+/// The members with a known address, from their Machine or from another member's list.
 fn targets(state: &State) -> Targets {
     let mut targets = Targets::new();
     // The Cluster hook labels an EtcdCluster; before that, it belongs to the Cluster that names it.

@@ -1,4 +1,4 @@
-//! What the objects of the management plane say: watched, by a user of the observer's own.
+//! What the objects of the management plane say. The observer watches them as a user of its own.
 
 use super::record::{ApiServer, Cluster, ControlPlane, Etcd, Event, Machine, Operation};
 use super::recorder::Recorder;
@@ -13,7 +13,8 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::pin::pin;
 
-// The observer knows what users know of the objects, and nothing from our own crates: it would not see their mistakes.
+// The observer knows of the objects what users know. It uses nothing from our own crates, because it would not see
+// their mistakes.
 const CLUSTER_LABEL: &str = "cluster.x-k8s.io/cluster-name";
 const ETCD_LABEL: &str = "cluster.x-k8s.io/etcd-cluster";
 const CONTROL_PLANE_LABEL: &str = "cluster.x-k8s.io/control-plane";
@@ -22,9 +23,9 @@ const PAUSED: &str = "cluster.x-k8s.io/paused";
 const IN_USE: &str = "etcdcluster.cluster.x-k8s.io/endpoints-in-use";
 const IGNORE_IN_USE: &str = "etcdcluster.cluster.x-k8s.io/ignore-endpoints-in-use";
 const MAX_LEARNERS: &str = "etcdcluster.cluster.x-k8s.io/max-learners";
-/// What stands in a control plane until etcd has endpoints.
+/// A part of the placeholder, which is in a control plane until etcd has endpoints.
 const PLACEHOLDER: &str = ".invalid";
-/// Beginnings of annotations that are worth a line.
+/// Prefixes of the annotations that are recorded.
 const ANNOTATIONS: [&str; 2] = ["etcdcluster.cluster.x-k8s.io/", "pre-terminate.delete.hook.machine.cluster.x-k8s.io/"];
 /// Where a control plane has its endpoints, where a config made from it has them, and where the test bed's stub has
 /// them.
@@ -34,7 +35,8 @@ const ENDPOINTS: [&str; 3] = [
     "/spec/etcd/external/endpoints",
 ];
 
-/// A kind, and what is written down of an object of it; nothing of one that is none of the observer's business.
+/// The group, version and name of a kind, and the event that records one of its objects. The event is `None` for an
+/// object that does not concern the observer.
 type Kind = (&'static str, &'static str, &'static str, fn(&DynamicObject) -> Option<Event>);
 
 const KINDS: [Kind; 6] = [
@@ -57,15 +59,15 @@ pub(super) async fn follow(client: Client, recorder: Recorder) {
     futures::future::join_all(KINDS.map(follow)).await;
 }
 
-/// Follows one kind. What is missing from a new list is gone. Errors are retried, and meanwhile nothing is known to
-/// change.
+/// Follows one kind. An object that is missing from a new list is gone. After an error the watch is retried, and
+/// meanwhile no changes are known.
 async fn follow_kind(
     events: impl Stream<Item = watcher::Result<watcher::Event<DynamicObject>>>,
     describe: fn(&DynamicObject) -> Option<Event>,
     note: impl Fn(Event),
 ) {
     let mut events = pin!(events.backoff(Soon));
-    // What there is, by its key in the record; and what of it has not come yet in a list that is being read.
+    // The objects that exist, by their key in the record, and those that a list in progress has not returned yet.
     let mut known: BTreeMap<(String, String), ()> = BTreeMap::new();
     let mut missing = BTreeMap::new();
     while let Some(event) = events.next().await {
@@ -102,7 +104,7 @@ fn name(object: &DynamicObject) -> String {
     format!("{}/{}", object.namespace().unwrap_or_default(), object.name_any())
 }
 
-/// `<namespace>/<name>`, where the label has the name of something in the object's namespace; empty without the label.
+/// The object that a label names, in the object's own namespace, as `<namespace>/<name>`; empty without the label.
 fn labelled(object: &DynamicObject, label: &str) -> String {
     let namespace = object.namespace().unwrap_or_default();
     object.labels().get(label).map_or_else(String::new, |name| format!("{namespace}/{name}"))
@@ -116,12 +118,12 @@ fn text(object: &DynamicObject, pointer: &str) -> String {
     object.data.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned()
 }
 
-/// The parts of a text between commas.
+/// The parts of a text between commas or semicolons.
 fn split(text: &str) -> Vec<String> {
     text.split([',', ';']).filter(|part| !part.is_empty()).map(str::to_owned).collect()
 }
 
-/// Endpoints of an external etcd, but for the placeholder.
+/// The endpoints of an external etcd, without the placeholder.
 fn endpoints(object: &DynamicObject) -> Vec<String> {
     let lists = ENDPOINTS.iter().filter_map(|path| object.data.pointer(path)?.as_array()).flatten();
     let urls = lists.filter_map(Value::as_str).filter(|url| !url.contains(PLACEHOLDER));
@@ -130,7 +132,7 @@ fn endpoints(object: &DynamicObject) -> Vec<String> {
 
 fn cluster(object: &DynamicObject) -> Option<Event> {
     let named = object.annotations().get(MANAGED_ETCD).map_or("", String::as_str);
-    // It may say the kind too, before a slash.
+    // The annotation may have the kind too, before a slash.
     let named = named.rsplit('/').next().filter(|named| !named.is_empty());
     let etcd = named.map_or_else(String::new, |named| format!("{}/{named}", object.namespace().unwrap_or_default()));
     Some(Event::Cluster(Cluster { name: name(object), deleting: is_deleted(object), etcd }))
@@ -151,7 +153,7 @@ fn etcd(object: &DynamicObject) -> Option<Event> {
     let voters = members.filter(|member| member["role"] == "Voter").filter_map(|member| member["id"].as_str());
     let voters = voters.map(str::to_owned).collect();
     let replicas = spec["replicas"].as_u64().and_then(|replicas| usize::try_from(replicas).ok());
-    // It is said of one spec, by its generation, and not of those that come after.
+    // The annotation names a generation of the spec, and does not apply to later generations.
     let present = object.metadata.generation.map(|generation| generation.to_string());
     Some(Event::Etcd(Etcd {
         name: name(object),
@@ -173,7 +175,7 @@ fn etcd(object: &DynamicObject) -> Option<Event> {
 fn machine(object: &DynamicObject) -> Option<Event> {
     let addresses = object.data.pointer("/status/addresses").and_then(Value::as_array).into_iter().flatten();
     let is_ip = |address: &&Value| address["type"].as_str().is_some_and(|kind| kind.ends_with("IP"));
-    // A machine that is off may be said to have an empty one.
+    // The status may have an empty address for a machine that is off.
     let address = |address: &Value| address["address"].as_str().filter(|text| !text.is_empty()).map(str::to_owned);
     let annotations = object.annotations().iter();
     let matters = |(name, _): &(&String, &String)| ANNOTATIONS.iter().any(|beginning| name.starts_with(beginning));
@@ -198,7 +200,7 @@ fn control_plane(object: &DynamicObject) -> Option<Event> {
     }))
 }
 
-/// A control plane's Machine gets its endpoints from its config, and keeps them.
+/// An API server gets its endpoints from the config of its Machine, and keeps them.
 fn api_server(object: &DynamicObject) -> Option<Event> {
     let is_control_planes = object.labels().contains_key(CONTROL_PLANE_LABEL);
     is_control_planes.then(|| {

@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// An observer, and where its scenario began.
+/// An observer, and where its scenario began in the audit log.
 pub(crate) struct Observation {
     observer: Observer,
     mark: Mark,
@@ -20,7 +20,7 @@ impl Observation {
     /// has etcd's data.
     ///
     /// # Errors
-    /// When there can be no record.
+    /// When the record cannot be created.
     pub(crate) fn begin(scenario: &str, world: &World, plane: &Plane, data: Arc<DataDirectory>) -> Result<Self> {
         let logs = world.with_logs(scenario)?.logs().to_owned();
         let kubeconfig = plane.kubeconfig_for(users::OBSERVER)?;
@@ -29,16 +29,16 @@ impl Observation {
         Ok(Self { observer, mark, logs, scenario: scenario.to_owned() })
     }
 
-    /// The observer, for those who tell it something.
+    /// The observer, for code that reports something to it.
     pub(crate) fn observer(&self) -> &Observer {
         &self.observer
     }
 
-    /// Ends it, and judges the record. Where something is wrong, or the scenario has failed, a timeline is written
-    /// beside the record.
+    /// Ends the observation, and judges the record. If something is wrong, or the scenario has failed, it writes a
+    /// timeline beside the record.
     ///
     /// # Errors
-    /// With the violations that were found and not expected; or when there is no whole record.
+    /// With the unexpected violations; or when an expected one is missing, or the record is not whole.
     pub(crate) fn end(self, plane: &Plane, failed: bool) -> Result<()> {
         let Self { observer, mark, logs, scenario } = self;
         let (lines, expected) = observer.stop()?;

@@ -1,4 +1,4 @@
-//! One member, asked again and again.
+//! Asks one member again and again.
 
 use super::disk::Disks;
 use super::record::{Answer, Listed, Member, Status};
@@ -12,18 +12,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::time::{Instant, MissedTickBehavior, interval_at, timeout};
 
-/// Time between two rounds of samples. All members are asked at once.
+/// Time between two rounds. All members are asked at the same moment.
 pub(super) const PERIOD: Duration = Duration::from_millis(100);
 /// A member that has not answered by then is silent.
 const DEADLINE: Duration = Duration::from_secs(1);
-/// What is said of it then.
+/// The reason that is recorded then.
 const NO_ANSWER: &str = "no answer within 1 s";
-/// A connection without an answer for so long is given up: that of a machine that has come back is of no use any more.
+/// A connection without an answer for this long is given up. After a machine has come back, a connection from before is
+/// useless.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How often a member is asked until its list and its index are of the same moment.
+/// How often a round asks a member until its list and its index are from the same moment.
 const TRIES: usize = 5;
 
-/// Whom to ask, and where its answers go.
+/// The member that is asked, and where its answers go.
 pub(super) struct Probe {
     /// The EtcdCluster.
     pub etcd: String,
@@ -34,11 +35,11 @@ pub(super) struct Probe {
     pub secrets: Secrets,
     pub disks: Disks,
     pub recorder: Recorder,
-    /// It is asked in every round with a number that this divides.
+    /// The member is asked in every round whose number is a multiple of this.
     pub stride: Arc<AtomicU64>,
 }
 
-/// A connection, and what was learnt over it.
+/// A connection, and what was read over it.
 #[derive(Default)]
 struct Connection {
     client: Option<Client>,
@@ -46,7 +47,7 @@ struct Connection {
     failures: usize,
     list: Vec<Listed>,
     list_at: u64,
-    /// Index at which the list was looked at last: it cannot have changed while that is the same.
+    /// The applied index at which the list was last read. While the index is the same, the list cannot have changed.
     looked_at: u64,
 }
 
@@ -74,8 +75,9 @@ impl Probe {
         }
     }
 
-    /// Its answer, which is waited for longer than the deadline: on a busy computer a connection takes its time, and
-    /// one that is begun again every second is never there. What has not come by the deadline is told at once.
+    /// Waits for the member's answer, longer than the deadline: on a busy computer a connection takes its time, and one
+    /// that is begun again every second is never established. At the deadline, the member is recorded as silent
+    /// immediately.
     async fn answer(&self, connection: &mut Connection, last: &mut Instant) -> Option<Result<Status, String>> {
         let begun = Instant::now();
         let mut asked = pin!(self.ask(connection));
@@ -100,7 +102,7 @@ impl Probe {
         *last = Instant::now();
     }
 
-    /// Its answer; nothing as long as there are no credentials to ask it with.
+    /// The member's answer. `None` as long as there are no credentials to ask it with.
     async fn ask(&self, connection: &mut Connection) -> Option<Result<Status, String>> {
         let mut client = match connection.client.take() {
             Some(client) => client,
@@ -126,12 +128,12 @@ impl Probe {
     }
 }
 
-/// Its status, and its members where they may have changed.
+/// Reads the member's status, and the member list if it may have changed.
 async fn learn(client: &mut Client, known: &mut Connection) -> Result<Status, etcd_client::Error> {
     let mut status = client.status().await?;
     if !status.is_learner() && status.raft_applied_index() != known.looked_at {
-        // A list counts from the index on that was applied both before and after it: so lists of different members can
-        // be put in order. Where writes never pause, the next round tries again.
+        // A list counts only if the applied index was the same before and after it. With this index, lists of different
+        // members can be ordered. If writes never pause, the next round tries again.
         for _ in 0..TRIES {
             let before = status.raft_applied_index();
             let list = list(client).await?;
@@ -150,7 +152,7 @@ async fn learn(client: &mut Client, known: &mut Connection) -> Result<Status, et
 }
 
 async fn list(client: &mut Client) -> Result<Vec<Listed>, etcd_client::Error> {
-    // What this member knows itself: the library does not ask for more.
+    // The list as this member knows it: the library does not request a linearizable read.
     let response = client.member_list().await?;
     let listed = |member: &etcd_client::Member| Listed {
         id: hexadecimal(member.id()),
@@ -183,7 +185,7 @@ fn told(status: &StatusResponse, known: &Connection) -> Status {
     }
 }
 
-/// The first cause of an error; the rest is about who called whom.
+/// The root cause of an error. The rest only says which call failed.
 fn why(error: &etcd_client::Error) -> String {
     let mut cause: &dyn std::error::Error = error;
     while let Some(below) = cause.source() {

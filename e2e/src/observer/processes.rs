@@ -1,4 +1,5 @@
-//! What etcd processes were started with: in a world all processes can be seen from outside their machines.
+//! The settings with which etcd processes were started. In a world, all processes are visible from outside their
+//! machines.
 
 use super::record::{Event, Process};
 use super::recorder::Recorder;
@@ -7,11 +8,11 @@ use std::path::Path;
 
 /// etcd's flag, and its name before etcd 3.6.
 const FLAGS: [&str; 2] = ["max-learners", "experimental-max-learners"];
-/// What etcd itself takes.
+/// etcd's own default.
 const DEFAULT: u32 = 1;
 
-/// Writes down what every etcd process that serves clients over TLS was started with. A process that ends meanwhile, or
-/// belongs to somebody else, is passed over.
+/// Records the settings of every etcd process that serves clients over TLS. A process that ends meanwhile, or belongs
+/// to another user, is skipped.
 pub(super) fn look(recorder: &Recorder) {
     let numbers = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     for process in numbers.map(|entry| entry.path()) {

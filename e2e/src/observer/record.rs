@@ -26,37 +26,38 @@ pub enum Event {
         /// Name of the scenario.
         scenario: String,
     },
-    /// A Cluster is there, or has changed.
+    /// A Cluster has appeared or changed.
     Cluster(Cluster),
-    /// An EtcdCluster is there, or has changed.
+    /// An EtcdCluster has appeared or changed.
     Etcd(Etcd),
-    /// A Machine is there, or has changed.
+    /// A Machine has appeared or changed.
     Machine(Machine),
-    /// A control plane is there, or has changed.
+    /// A control plane has appeared or changed.
     ControlPlane(ControlPlane),
     /// An API server, running or about to be made, uses these endpoints.
     ApiServer(ApiServer),
-    /// Something that was told of by its kind and name is gone, or is no longer observed.
+    /// Something that was recorded before is gone, or is no longer observed.
     Gone {
         /// The event's kind: `cluster`, `etcd`, `machine`, `controlPlane`, `apiServer`, `member`.
         what: String,
-        /// Its name; of a member `<namespace>/<EtcdCluster> <client URL>`.
+        /// Its name. A member is named `<namespace>/<EtcdCluster> <client URL>`.
         name: String,
     },
     /// What a member has answered.
     Member(Member),
     /// How far the log on the disk of a silent member goes.
     Disk(Disk),
-    /// What an etcd process was started with.
+    /// The settings with which an etcd process was started.
     Process(Process),
     /// A scenario makes a fault, or ends one.
     Fault(Fault),
-    /// A scenario has something to say that changes nothing for the rules.
+    /// A note, which changes nothing for the rules.
     Note {
-        /// What.
+        /// The text of the note.
         text: String,
     },
-    /// The observer itself was held up: members may have been silent, or several things have happened at once.
+    /// The observer itself was held up. Members may have been silent meanwhile, and several changes may be recorded as
+    /// one.
     Late {
         /// Milliseconds between two rounds of samples.
         millis: u64,
@@ -65,32 +66,32 @@ pub enum Event {
     Ended,
 }
 
-/// What matters of a Cluster.
+/// What is recorded of a Cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cluster {
     /// Its name.
     pub name: String,
-    /// Somebody has deleted it.
+    /// It is being deleted.
     pub deleting: bool,
     /// The EtcdCluster that it names; empty if it names none.
     #[serde(default)]
     pub etcd: String,
 }
 
-/// What matters of an EtcdCluster.
+/// What is recorded of an EtcdCluster.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Etcd {
     /// Its name.
     pub name: String,
-    /// Its UID: another one is another EtcdCluster of the same name.
+    /// Its UID. With another UID it is another EtcdCluster of the same name.
     pub uid: String,
     /// Its Cluster.
     pub cluster: String,
-    /// Wanted members.
+    /// How many members are wanted.
     pub replicas: usize,
-    /// The part of the spec that a rollout may follow from: all but the health checks.
+    /// The part of the spec that may cause a rollout: everything except `healthCheck` and `remediation`.
     pub spec: Value,
-    /// Somebody has deleted it.
+    /// It is being deleted.
     pub deleting: bool,
     /// Whether it says that it is ready.
     pub ready: bool,
@@ -98,13 +99,13 @@ pub struct Etcd {
     pub endpoints: Vec<String>,
     /// Endpoints that API servers may be using, by its annotation.
     pub in_use: Vec<String>,
-    /// A person has said of the present spec that no API server has to keep its endpoints.
+    /// A person has said, for the present generation, that API servers need not keep their endpoints.
     pub ignores_in_use: bool,
     /// Its `max-learners`, by its annotation.
     pub max_learners: Option<u32>,
     /// Its `status.operation`.
     pub operation: Option<Operation>,
-    /// Members that vote by its status, by ID in hexadecimal.
+    /// The voters in its status, by ID in hexadecimal.
     #[serde(default)]
     pub voters: Vec<String>,
 }
@@ -118,35 +119,35 @@ impl Etcd {
     }
 }
 
-/// A change of etcd that was decided on.
+/// A change of etcd that the controller has decided on.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Operation {
     /// `RemoveMember` or `MoveLeader`.
     pub what: String,
-    /// Member that it is done to, in hexadecimal.
+    /// ID of the member that it changes, in hexadecimal.
     pub member: String,
 }
 
-/// What matters of a Machine.
+/// What is recorded of a Machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Machine {
     /// Its name.
     pub name: String,
     /// Its UID.
     pub uid: String,
-    /// The EtcdCluster that it is a member's Machine of; empty if it is something else.
+    /// The EtcdCluster that it is a Machine of; empty if it is not a Machine of etcd.
     pub etcd: String,
     /// Its phase.
     pub phase: String,
-    /// Somebody has deleted it.
+    /// It is being deleted.
     pub deleting: bool,
     /// Its IP addresses.
     pub addresses: Vec<String>,
-    /// Those of its annotations that are ours or hold it back from being deleted.
+    /// Those of its annotations that are ours or are pre-terminate hooks.
     pub annotations: BTreeMap<String, String>,
 }
 
-/// What matters of a control plane.
+/// What is recorded of a control plane.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ControlPlane {
     /// Its name.
@@ -157,7 +158,7 @@ pub struct ControlPlane {
     pub endpoints: Vec<String>,
     /// It is paused.
     pub paused: bool,
-    /// Machines that match its spec, by its own status.
+    /// How many Machines match its spec, according to its status.
     pub up_to_date: i64,
 }
 
@@ -170,7 +171,7 @@ pub struct ApiServer {
     pub cluster: String,
     /// Endpoints that it was, or will be, started with.
     pub endpoints: Vec<String>,
-    /// Whether it says that it is ready; nothing is known of one that is only a config.
+    /// Whether it reports that it is ready. `None` for an API server of which only the config is known.
     pub ready: Option<bool>,
 }
 
@@ -183,8 +184,8 @@ pub struct Member {
     pub url: String,
     /// The answer.
     pub answer: Answer,
-    /// Milliseconds since its last answer, where that is more than two rounds: what it tells is not all that has
-    /// happened.
+    /// Milliseconds since the member's last answer, if they are more than two rounds. Then the answers do not show
+    /// everything that has happened.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gap: Option<u64>,
 }
@@ -195,7 +196,7 @@ pub struct Member {
 pub enum Answer {
     /// The member's own status.
     Status(Box<Status>),
-    /// It did not answer in time; why not.
+    /// The member did not answer in time, for this reason.
     Silent(String),
 }
 
@@ -222,11 +223,11 @@ pub struct Status {
     pub learner: bool,
     /// Size of its database in bytes.
     pub db_size: i64,
-    /// What it complains of, alarms included.
+    /// The errors that it reports, alarms included.
     pub errors: Vec<String>,
-    /// The members that it knows, by ID; empty when it does not tell, as learners do not.
+    /// The members that it knows, by ID. Empty if it does not report them, as learners do not.
     pub list: Vec<Listed>,
-    /// Index that it had applied when it was first seen to have this list: a list with a higher one is newer.
+    /// Index that it had applied when it was first seen with this list. A list with a higher index is newer.
     pub list_at: u64,
 }
 
@@ -259,26 +260,26 @@ pub struct Disk {
 pub struct Process {
     /// The client URL that it advertises.
     pub url: String,
-    /// Its `max-learners`: 1 where it is not told, as by etcd's own default.
+    /// Its `max-learners`. 1 if it is not set, which is etcd's own default.
     pub max_learners: u32,
 }
 
 /// A fault that a scenario makes, or the end of one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fault {
-    /// What it does.
+    /// What the scenario does.
     pub what: String,
     /// Machines whose members may be silent from now on, or leave without our doing.
     pub machines: Vec<String>,
-    /// Until when; without a time until another fault of these machines says.
+    /// Until when. Without a time, until another fault of these machines ends it.
     pub until: Option<Timestamp>,
-    /// It is the end of one: nothing new has happened to the machines.
+    /// It is the end of a fault: nothing new has happened to the machines.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub over: bool,
 }
 
 impl Event {
-    /// What this is about: the same thing, seen again, has the same key. Faults and notes stand alone.
+    /// The key of what this event is about. Events about the same thing have the same key. Faults and notes have none.
     #[must_use]
     pub fn key(&self) -> Option<(String, String)> {
         let key = |what: &str, name: &str| Some((what.to_owned(), name.to_owned()));
@@ -306,7 +307,7 @@ pub fn namespace(name: &str) -> &str {
 /// Reads a record.
 ///
 /// # Errors
-/// When a line is not one of a record; the error has its number.
+/// When a line is not a line of a record; the error has its number.
 pub fn read(text: impl BufRead) -> Result<Vec<Line>> {
     let line = |(number, line): (usize, std::io::Result<String>)| {
         let place = || format!("line {} of the record", number + 1);

@@ -1,4 +1,4 @@
-//! The record while it is being written: in a file, and in memory for those who go on from what is known.
+//! The record while it is being written: in a file, and in memory for code that needs to know the present state.
 
 use super::probe::PERIOD;
 use super::record::{Answer, Event, Line, Member};
@@ -12,10 +12,10 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// A member that was asked so long ago, or less, was asked all the time.
+/// If the last answer of a member is at most this old, the member was asked without a gap.
 const ROUNDS: Duration = PERIOD.saturating_mul(2);
 
-/// Where everybody who observes something writes it. Copies write the same record.
+/// Where all parts of the observer write what they see. Clones write the same record.
 #[derive(Clone)]
 pub(super) struct Recorder(Arc<Mutex<Writing>>);
 
@@ -24,7 +24,7 @@ struct Writing {
     /// Why the file could not be written, if so.
     failure: Option<String>,
     lines: Vec<Line>,
-    /// The last event of each thing that was seen.
+    /// The last event about each thing.
     latest: BTreeMap<(String, String), Event>,
     state: State,
 }
@@ -33,7 +33,7 @@ impl Recorder {
     /// Begins a record in the file at `path`.
     ///
     /// # Errors
-    /// When there can be no such file.
+    /// When the file cannot be created.
     pub(super) fn create(path: &Path) -> Result<Self> {
         let file = File::create(path).with_context(|| format!("create {}", path.display()))?;
         let writing =
@@ -41,7 +41,7 @@ impl Recorder {
         Ok(Self(Arc::new(Mutex::new(writing))))
     }
 
-    /// Writes down what was seen, unless it is what was seen of the same thing before.
+    /// Records an event, unless it equals the last event about the same thing.
     pub(super) fn note(&self, event: Event) {
         let mut writing = self.lock();
         if let Some(key) = event.key() {
@@ -60,8 +60,8 @@ impl Recorder {
         writing.add(Line { at: now(), event });
     }
 
-    /// The same for the answer of a member, which it has given so long after the one before. What its disk had before is no
-    /// longer what it has.
+    /// Records the answer of a member, unless it equals the member's last answer. `between` is the time since that
+    /// answer. If the member has a status, its disk may change, so the disk's last event is forgotten.
     pub(super) fn note_answer(&self, mut member: Member, between: Duration) {
         let gap = (between > ROUNDS).then(|| u64::try_from(between.as_millis()).unwrap_or(u64::MAX));
         let mut writing = self.lock();
@@ -92,7 +92,7 @@ impl Recorder {
     /// Everything so far.
     ///
     /// # Errors
-    /// When a part of it did not get into the file.
+    /// When a part of the record could not be written to its file.
     pub(super) fn lines(&self) -> Result<Vec<Line>> {
         let writing = self.lock();
         match &writing.failure {
@@ -118,7 +118,7 @@ impl Writing {
     }
 }
 
-/// The time, as the audit log has it too.
+/// The time, from the same clock as in the audit log.
 #[expect(clippy::disallowed_methods, reason = "the observer says when it has seen something")]
 pub(super) fn now() -> Timestamp {
     Timestamp::now()

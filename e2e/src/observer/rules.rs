@@ -27,11 +27,11 @@ use std::sync::Arc;
 
 pub use memory::NAME as FORGETFUL;
 
-/// How far around a violation our writes are shown.
+/// How long before and after a violation our writes are shown.
 const AROUND: (SignedDuration, SignedDuration) = (SignedDuration::from_secs(3), SignedDuration::from_secs(1));
-/// How many of them at most: those nearest to it.
+/// How many writes are shown at most: those nearest to the violation.
 const MOST: usize = 12;
-/// How long a member has answered before its answers are taken for those to the last question.
+/// How long a member must have answered before its answer counts as the answer to the last request.
 const ANSWERED: SignedDuration = SignedDuration::from_secs(1);
 
 /// A write that the API server has answered.
@@ -72,7 +72,7 @@ impl Write {
     }
 }
 
-/// Something that must not happen, and has.
+/// Something that must not happen, but has happened.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Violation {
     /// Name of the rule.
@@ -85,7 +85,7 @@ pub struct Violation {
     pub machine: String,
     /// What was seen.
     pub what: String,
-    /// How things stood before it.
+    /// The state of the cluster before it.
     pub before: String,
     /// Our writes around it.
     pub writes: Vec<String>,
@@ -110,11 +110,11 @@ struct Finding {
 
 trait Rule {
     fn name(&self) -> &'static str;
-    /// Looks at the next line, and gives what it finds wrong.
+    /// Reads the next line, and returns what is wrong with it.
     fn look(&mut self, moment: &Moment<'_>) -> Vec<Finding>;
 }
 
-/// Judges a record. `writes` are those of the same time, oldest first.
+/// Judges a record. `writes` are those made during the record, oldest first.
 #[must_use]
 pub fn check(lines: &[Line], writes: &[Write]) -> Vec<Violation> {
     let mut rules: Vec<Box<dyn Rule>> = vec![
@@ -157,7 +157,8 @@ pub fn check(lines: &[Line], writes: &[Write]) -> Vec<Violation> {
     violations
 }
 
-/// Goes through the record once more: a violation may be found some time after it has happened.
+/// Adds the state before each violation. This takes a second pass over the record, because a violation may be found
+/// some time after it has happened.
 fn say_what_was_before(violations: &mut [Violation], lines: &[Line]) {
     let mut state = State::default();
     let mut lines = lines.iter().peekable();
@@ -185,12 +186,13 @@ impl Moment<'_> {
         self.line.at
     }
 
-    /// The clusters as they were until now, but for those that are being deleted.
+    /// The clusters as they were before this line, without those that are being deleted.
     fn clusters(&self) -> impl Iterator<Item = (&String, &Arc<EtcdView>)> {
         self.before.etcds.iter().filter(|(_, view)| !self.before.is_ending(view))
     }
 
-    /// Those of which a member answers. The list of another one is of earlier: a learner in it may have been promoted.
+    /// The clusters in which a member answers. The list of any other cluster is outdated: a learner in it may have been
+    /// promoted.
     fn answered_clusters(&self) -> impl Iterator<Item = (&String, &Arc<EtcdView>)> {
         self.clusters().filter(|(_, view)| view.seats.values().any(|seat| view.is_live(seat)))
     }
@@ -202,13 +204,14 @@ impl Moment<'_> {
         (!self.after.is_ending(after)).then_some((member, before, after))
     }
 
-    /// The same, where it has brought another member list.
+    /// The same, if the answer has a different member list.
     fn new_list(&self) -> Option<(&Member, &EtcdView, &EtcdView)> {
         self.answer().filter(|(_, before, after)| before.list != after.list)
     }
 
-    /// The same, where the member had the list before, was asked all the time and has answered for a while: whatever is new
-    /// happened since the last round. The first answer after a silence may be to what it was asked long before.
+    /// The same, if the member had the previous list, was asked without a gap and has answered for a while: then
+    /// whatever is new happened since the last round. The first answer after a silence may be the answer to a much
+    /// older request.
     fn new_list_of_this_round(&self) -> Option<(&Member, &EtcdView, &EtcdView)> {
         let had_it = |member: &Member, before: &EtcdView| {
             let Some(seat) = before.seats.get(&member.url) else { return false };
@@ -231,7 +234,7 @@ impl Finding {
 }
 
 impl State {
-    /// A cluster in one line: every listed member, then every other one that was asked.
+    /// A cluster in one line: every listed member, then every other URL that was asked.
     fn describe(&self, view: &EtcdView) -> String {
         let seated = |member: &Listed| match view.seat(member) {
             None => "never answered".to_owned(),

@@ -10,14 +10,14 @@ use std::collections::BTreeMap;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Ends the name of the Secret with a cluster's CA; the beginning is the name of the Cluster.
+/// Suffix of the name of the Secret with a cluster's CA. The rest is the name of the Cluster.
 const CA: &str = "-managed-etcd";
-/// Ends the name of the Secret with the API servers' client certificate.
+/// Suffix of the name of the Secret with the API servers' client certificate.
 const CLIENT: &str = "-managed-etcd-apiserver-client";
-/// How many of a cluster's certificates are kept. Secrets are replaced and deleted in scenarios, and members go on.
+/// How many credentials of a cluster are kept. Scenarios replace and delete Secrets while members keep running.
 const KEPT: usize = 4;
 
-/// What it takes to be let in by the members of a cluster.
+/// What a client needs to connect to the members of a cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Credentials {
     ca: Vec<u8>,
@@ -26,7 +26,7 @@ pub(super) struct Credentials {
 }
 
 impl Credentials {
-    /// For a connection to this host.
+    /// The TLS options for a connection to this host.
     pub(super) fn tls(&self, host: &str) -> TlsOptions {
         TlsOptions::new()
             .domain_name(host)
@@ -39,15 +39,15 @@ impl Credentials {
     }
 }
 
-/// The credentials of all clusters. Copies are the same.
+/// The credentials of all clusters. Clones share their state.
 #[derive(Clone, Default)]
 pub(super) struct Secrets(Arc<Mutex<BTreeMap<String, Known>>>);
 
 #[derive(Default)]
 struct Known {
-    /// What the Secrets have now.
+    /// What the Secrets contain now.
     now: Credentials,
-    /// Whole ones, the newest last.
+    /// Complete credentials, newest last.
     all: Vec<Credentials>,
 }
 
@@ -86,8 +86,8 @@ impl Secrets {
         }
     }
 
-    /// Credentials for the `attempt`-th attempt to be let in by the members of a Cluster: the newest first, then those
-    /// before it, and so on in turn. Nothing before there are any.
+    /// The credentials for the `attempt`-th attempt to connect to the members of a Cluster: first the newest, then
+    /// older ones, and so on in turn. `None` as long as there are none.
     pub(super) fn of(&self, cluster: &str, attempt: usize) -> Option<Credentials> {
         let clusters = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let all = &clusters.get(cluster)?.all;

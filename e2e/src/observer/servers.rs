@@ -1,4 +1,4 @@
-//! API servers of workload clusters that run here: whether they are ready.
+//! API servers of workload clusters that run in this world: whether they are ready.
 
 use super::probe::PERIOD;
 use super::record::{ApiServer, Event};
@@ -15,18 +15,18 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 /// An API server that has not answered by then is not ready.
 const DEADLINE: Duration = Duration::from_secs(1);
 
-/// A way to tell the observer of API servers that run here. Copies lead to the same observer.
+/// Reports API servers that run in this world to the observer. Clones report to the same observer.
 #[derive(Clone)]
 pub struct Servers(UnboundedSender<News>);
 
-/// What is told.
+/// What is reported.
 pub(super) enum News {
     Runs(Server),
     Uses(ApiServer),
     HasEnded(String),
 }
 
-/// A running API server, and a way to it.
+/// A running API server, and its kubeconfig.
 pub(super) struct Server {
     /// Its name, its Cluster and its endpoints.
     told: ApiServer,
@@ -34,34 +34,34 @@ pub(super) struct Server {
 }
 
 impl Servers {
-    /// A way to whoever has the other end.
+    /// A sender of reports, and the receiver for the other end.
     pub(super) fn channel() -> (Self, UnboundedReceiver<News>) {
         let (sender, receiver) = unbounded_channel();
         (Self(sender), receiver)
     }
 
-    /// An API server runs: it uses these endpoints, and from now on it is asked whether it is ready.
+    /// Reports that an API server runs and uses these endpoints. From now on it is asked whether it is ready.
     pub fn runs(&self, server: ApiServer, kubeconfig: &Path) {
         self.tell(News::Runs(Server { told: server, kubeconfig: kubeconfig.to_owned() }));
     }
 
-    /// One that a scenario only plays uses these endpoints: nobody can ask it.
+    /// Reports that an API server uses these endpoints. The scenario only pretends that it runs, so it cannot be asked.
     pub fn uses(&self, server: ApiServer) {
         self.tell(News::Uses(server));
     }
 
-    /// The API server of this name has ended, and uses no endpoints any more.
+    /// Reports that the API server of this name has ended, and no longer uses any endpoints.
     pub fn has_ended(&self, name: &str) {
         self.tell(News::HasEnded(name.to_owned()));
     }
 
     fn tell(&self, news: News) {
-        // A thread that has ended says why when it is stopped.
+        // If the observer's thread has ended, stopping the observer returns the reason.
         let _ = self.0.send(news);
     }
 }
 
-/// Follows all that it is told of, forever.
+/// Follows all API servers that are reported, forever.
 pub(super) async fn follow(mut news: UnboundedReceiver<News>, recorder: Recorder) {
     let mut followed: BTreeMap<String, JoinHandle<()>> = BTreeMap::new();
     while let Some(told) = news.recv().await {
@@ -72,7 +72,7 @@ pub(super) async fn follow(mut news: UnboundedReceiver<News>, recorder: Recorder
             }
             News::Uses(server) => recorder.note(Event::ApiServer(server)),
             News::HasEnded(name) => {
-                // It says nothing after that: this is the thread that it would say it in.
+                // The task records nothing after this, because it runs on this same thread.
                 if let Some(task) = followed.remove(&name) {
                     task.abort();
                 }
@@ -84,7 +84,7 @@ pub(super) async fn follow(mut news: UnboundedReceiver<News>, recorder: Recorder
 }
 
 impl Server {
-    /// Asks it forever.
+    /// Asks the API server forever whether it is ready.
     async fn follow(self, recorder: Recorder) {
         recorder.note(Event::ApiServer(self.told.clone()));
         let client = match client(&self.kubeconfig).await {
@@ -105,7 +105,7 @@ impl Server {
     }
 }
 
-/// A client by a kubeconfig. It belongs to the runtime that it was made in.
+/// A client for a kubeconfig. It can be used only in the runtime that it was made in.
 pub(super) async fn client(kubeconfig: &Path) -> anyhow::Result<Client> {
     let kubeconfig = Kubeconfig::read_from(kubeconfig)?;
     let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;

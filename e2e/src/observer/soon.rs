@@ -1,4 +1,5 @@
-//! How long an interrupted watch stays down: not long, as the record has a gap meanwhile.
+//! How long an interrupted watch waits until it is retried: not long, because meanwhile the record
+//! has a gap.
 
 use kube::runtime::utils::Backoff;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What was known at a moment: the record up to there.
+//! What was known at a moment, from the record up to that moment.
 
 use super::record::{
     Answer, ApiServer, Cluster, ControlPlane, Disk, Etcd, Event, Fault, Line, Listed, Machine, Member, Status,
@@ -9,12 +9,12 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// How long a member has to answer again before a fault with a time limit counts as over.
+/// How long a member must have answered again before a fault with a time limit counts as over.
 const RECOVERED: SignedDuration = SignedDuration::from_secs(2);
 /// How long a slow answer may take.
 const A_MOMENT: SignedDuration = SignedDuration::from_secs(2);
 
-/// Everything that is known. Copies share what they have in common.
+/// Everything that is known. Clones share what they have in common.
 #[derive(Clone, Debug, Default)]
 pub struct State {
     /// Clusters, by name.
@@ -28,7 +28,7 @@ pub struct State {
     /// API servers, by name.
     pub api_servers: BTreeMap<String, Arc<ApiServer>>,
     excuses: BTreeMap<String, Excuse>,
-    /// When the observer was held up last: it may have missed any answer until then.
+    /// When the observer was last held up. It may have missed any answer until then.
     late: Option<Timestamp>,
 }
 
@@ -37,15 +37,15 @@ pub struct State {
 pub struct EtcdView {
     /// The EtcdCluster.
     pub object: Etcd,
-    /// Who was asked, by client URL.
+    /// The members that were asked, by client URL.
     pub seats: BTreeMap<String, Seat>,
     /// The cluster ID of the first member that answered on a Machine that stays; empty before.
     pub id: String,
-    /// The newest member list that any member gave, by ID.
+    /// The newest member list that any member reported, by ID.
     pub list: Vec<Listed>,
-    /// Raft's index of that list.
+    /// The raft index of that list.
     pub list_at: u64,
-    /// When each of its voters was first seen to be one, by ID.
+    /// When each voter was first seen to vote, by ID.
     pub votes_since: BTreeMap<String, Timestamp>,
 }
 
@@ -58,22 +58,23 @@ pub struct Seat {
     pub answer: Arc<Answer>,
     /// Since when it answers as a member of its cluster, or gives no sign of life.
     pub since: Timestamp,
-    /// How far the log on its disk went when it was looked at last.
+    /// How far the log on its disk went when it was last read.
     pub disk: Option<u64>,
 }
 
-/// A member may be silent.
+/// A scenario's permission for a member to be silent.
 #[derive(Clone, Debug)]
 struct Excuse {
     until: Option<Timestamp>,
     /// It was silent after the fault.
     was_silent: bool,
-    /// Since when it answers again after that.
+    /// Since when it has answered again after that.
     back_since: Option<Timestamp>,
 }
 
 impl Excuse {
-    /// The member was asked once more. Once it has answered for a while, a fault with a time limit is over for good.
+    /// Updates the excuse after the member was asked once more. Once the member has answered for a while, a fault with
+    /// a time limit is over for good.
     fn goes_on(&mut self, now: Timestamp, is_live: bool, since: Timestamp) {
         if let (Some(until), Some(back)) = (self.until, self.back_since)
             && now.duration_since(back) >= RECOVERED
@@ -114,7 +115,7 @@ impl EtcdView {
         member.urls.iter().find_map(|url| self.seats.get(url))
     }
 
-    /// Whether it answers as a member of this cluster.
+    /// Whether the member on this seat answers as a member of this cluster.
     #[must_use]
     pub fn is_live(&self, seat: &Seat) -> bool {
         seat.status().is_some_and(|status| status.cluster_id == self.id)
@@ -138,7 +139,7 @@ pub(super) fn machine_at(machines: &BTreeMap<String, Arc<Machine>>, etcd: &str, 
 }
 
 impl State {
-    /// Goes one line on.
+    /// Applies the next line.
     pub fn apply(&mut self, line: &Line) {
         match &line.event {
             Event::Cluster(cluster) => drop(self.clusters.insert(cluster.name.clone(), Arc::new(cluster.clone()))),
@@ -165,7 +166,7 @@ impl State {
 
     fn gone(&mut self, what: &str, name: &str) {
         match what {
-            // What is left of it is ending too: it goes when the garbage collector comes to it.
+            // What is left of the Cluster ends too, when the garbage collector gets to it.
             "cluster" => {
                 let gone = Cluster { name: name.to_owned(), deleting: true, ..Cluster::default() };
                 self.clusters.insert(name.to_owned(), Arc::new(gone));
@@ -185,7 +186,8 @@ impl State {
         }
     }
 
-    /// Whether a Machine is on its way out, and waits for us no more: an etcd that has only it goes with it.
+    /// Whether a Machine is being deleted and no longer has our pre-terminate hook. An etcd cluster whose only member
+    /// it has ends with it.
     #[must_use]
     pub fn is_let_go(&self, machine: &str) -> bool {
         let hook = PRE_TERMINATE_HOOK_ANNOTATION;
@@ -229,7 +231,8 @@ impl State {
         view.seats.insert(member.url.clone(), seat);
     }
 
-    /// A log that grows is a sign of life: the member takes part, and its answers do not reach us, or not in time.
+    /// Records how far the log on a disk goes. A log that grows is a sign of life: the member takes part, but its
+    /// answers do not reach the observer, or not in time.
     fn disk(&mut self, at: Timestamp, disk: &Disk) {
         let Some(view) = self.etcds.get_mut(&disk.etcd) else { return };
         let Some(seat) = Arc::make_mut(view).seats.get_mut(&disk.url) else { return };
@@ -249,13 +252,14 @@ impl State {
         self.excuses.extend(new);
     }
 
-    /// Whether the member of a machine may be silent: a scenario has said so.
+    /// Whether a scenario allows the member on a machine to be silent.
     #[must_use]
     pub fn is_excused(&self, machine: &str, now: Timestamp) -> bool {
         self.excuse_ends(machine).is_some_and(|end| end.is_none_or(|end| now < end))
     }
 
-    /// When the excuse of a machine ends or has ended: nothing if it never had one, no time if only the scenario knows.
+    /// When the excuse of a machine ends or has ended. `None` if it never had an excuse, `Some(None)` if only the
+    /// scenario knows the end.
     #[must_use]
     pub fn excuse_ends(&self, machine: &str) -> Option<Option<Timestamp>> {
         let excuse = self.excuses.get(machine)?;
@@ -264,27 +268,27 @@ impl State {
         Some(Some(back.map_or(until, |back| back.min(until))))
     }
 
-    /// Whether a member answers, or did until a moment ago: so short a silence may be a slow answer.
+    /// Whether a member answers, or did until a moment ago: such a short silence may be a slow answer.
     #[must_use]
     pub fn was_live(&self, view: &EtcdView, member: &Listed, now: Timestamp) -> bool {
         let was_heard = |seat: &Seat| now.duration_since(self.late.map_or(seat.since, |late| late.max(seat.since)));
         view.seat(member).is_some_and(|seat| view.is_live(seat) || was_heard(seat) < A_MOMENT)
     }
 
-    /// When the observer was held up last.
+    /// When the observer was last held up.
     #[must_use]
     pub fn held_up(&self) -> Option<Timestamp> {
         self.late
     }
 
-    /// Since when a voter is silent without an excuse; nothing if it answers or is excused.
+    /// Since when a voter is silent without an excuse. `None` if it answers or is excused.
     #[must_use]
     pub fn silent_since(&self, view: &EtcdView, voter: &Listed, now: Timestamp) -> Option<Timestamp> {
         let seat = view.seat(voter);
         if seat.is_some_and(|seat| view.is_live(seat)) {
             return None;
         }
-        // As long as it did not vote nobody depended on it.
+        // Silence before the member voted does not count, because the cluster did not depend on the member then.
         let votes = *view.votes_since.get(&voter.id)?;
         let since = seat.map_or(votes, |seat| seat.since.max(votes)).max(self.late.unwrap_or(votes));
         match self.excuse_ends(&view.machine_of(voter)) {
@@ -294,7 +298,7 @@ impl State {
         }
     }
 
-    /// Whether the cluster is being deleted, which no rule may hold up.
+    /// Whether the cluster is being deleted. Rules must not object to what happens then.
     #[must_use]
     pub fn is_ending(&self, view: &EtcdView) -> bool {
         let cluster = self.clusters.get(&view.object.cluster);

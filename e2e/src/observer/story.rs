@@ -1,4 +1,4 @@
-//! Records for tests: of a cluster `ns/e`, whose members `m0`, `m1` … have the addresses 10.0.0.0, 10.0.0.1 …
+//! Records for tests, of a cluster `ns/e` whose members `m0`, `m1` … have the addresses 10.0.0.0, 10.0.0.1 …
 
 use crate::observer::record::{
     Answer, ApiServer, Cluster, ControlPlane, Disk, Etcd, Event, Fault, Line, Listed, Machine, Member, Operation,
@@ -8,7 +8,7 @@ use crate::observer::rules::{Write, check};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 
-/// How members are listed.
+/// Whether a listed member is a learner.
 pub(super) const VOTER: bool = false;
 pub(super) const LEARNER: bool = true;
 
@@ -65,7 +65,7 @@ impl Story {
         self.lines.push(Line { at: self.at, event: Event::Machine(machine) });
     }
 
-    /// A Machine is being deleted, and has no hook of ours any more.
+    /// A Machine is being deleted, and no longer has our pre-terminate hook.
     pub(super) fn let_go(self, number: usize) -> Self {
         let machine = Machine {
             name: format!("ns/m{number}"),
@@ -77,7 +77,7 @@ impl Story {
         self.and(Event::Machine(machine))
     }
 
-    /// A Machine with this UID is there.
+    /// A Machine with this UID appears.
     pub(super) fn made(self, number: usize, uid: &str) -> Self {
         let machine =
             Machine { name: format!("ns/m{number}"), uid: uid.to_owned(), etcd: ETCD.to_owned(), ..Machine::default() };
@@ -96,7 +96,7 @@ impl Story {
         self.and(Event::Note { text: "later".to_owned() })
     }
 
-    /// From now on this is the member list of those that answer.
+    /// From now on, the members that answer report this member list.
     pub(super) fn list(mut self, members: &[(usize, bool)]) -> Self {
         self.index += 1;
         let listed = |(number, learner): &(usize, bool)| Listed {
@@ -138,19 +138,19 @@ impl Story {
         self.member(number, Answer::Silent("it is silent".to_owned()))
     }
 
-    /// A member answers with an index that is so much lower.
+    /// A member answers with an index that is lower by `by`.
     pub(super) fn goes_back(self, number: usize, by: u64) -> Self {
         let status = Status { index: self.index - by, ..self.status(number) };
         self.member(number, Answer::Status(Box::new(status)))
     }
 
-    /// A member of another cluster answers there.
+    /// A member of another cluster answers at this member's URL.
     pub(super) fn stranger(self, number: usize) -> Self {
         let status = Status { id: "77".to_owned(), cluster_id: "another".to_owned(), ..self.status(number) };
         self.member(number, Answer::Status(Box::new(status)))
     }
 
-    /// A member answers, and complains of this.
+    /// A member answers, and reports this error.
     pub(super) fn complains(self, number: usize, of: &str) -> Self {
         let status = Status { errors: vec![of.to_owned()], ..self.status(number) };
         self.member(number, Answer::Status(Box::new(status)))
@@ -168,7 +168,7 @@ impl Story {
         self
     }
 
-    /// The log on a disk ends so far from what was told last.
+    /// The log on a disk ends this far from the last index.
     pub(super) fn disk(self, number: usize, from: i64) -> Self {
         let last = self.index.saturating_add_signed(from);
         self.and(Event::Disk(Disk { etcd: ETCD.to_owned(), url: url(number), last }))
@@ -178,7 +178,7 @@ impl Story {
         self.and(Event::Process(Process { url: url(number), max_learners }))
     }
 
-    /// A scenario's fault; it ends after so many seconds, or only when another one says so.
+    /// A scenario makes a fault. It ends after this many seconds, or only when another fault ends it.
     pub(super) fn fault(self, numbers: &[usize], seconds: Option<i64>) -> Self {
         let machines = numbers.iter().map(|number| format!("ns/m{number}")).collect();
         let until = seconds.map(|seconds| self.at + SignedDuration::from_secs(seconds));
@@ -194,7 +194,7 @@ impl Story {
         story
     }
 
-    /// From now on members are asked seldom.
+    /// The observer is held up, and from now on members are asked less often.
     pub(super) fn late(mut self) -> Self {
         self.gap = Some(900);
         self.and(Event::Late { millis: 1500 })
@@ -212,7 +212,7 @@ impl Story {
         self.etcd(|etcd| etcd.operation = Some(operation))
     }
 
-    /// The same, and these members vote by it.
+    /// A removal is written into the status, in which these members vote.
     pub(super) fn announced_beside(self, number: usize, voters: &[usize]) -> Self {
         let voters = voters.iter().map(ToString::to_string).collect();
         self.etcd(|etcd| etcd.voters = voters).announced(number)
@@ -243,13 +243,13 @@ impl Story {
         self.etcd(|etcd| etcd.uid = "another".to_owned())
     }
 
-    /// The address of a member is that of another cluster's Machine as well.
+    /// A Machine of another cluster has the address of a member too.
     pub(super) fn given_away(mut self, number: usize) -> Self {
         self.machine("other/e", number);
         self
     }
 
-    /// There is another etcd cluster, the one that strangers are members of, with a member elsewhere.
+    /// Another etcd cluster, the one to which strangers belong, exists, with a member elsewhere.
     pub(super) fn beside_another(mut self) -> Self {
         let other = "other/e".to_owned();
         let id = "88".to_owned();
@@ -300,7 +300,7 @@ impl Story {
         self
     }
 
-    /// Names of the rules that find something, each once.
+    /// Names of the rules that find something, without duplicates.
     pub(super) fn found(self) -> Vec<&'static str> {
         let story = self.and(Event::Ended);
         let mut found: Vec<_> = check(&story.lines, &story.writes).iter().map(|violation| violation.rule).collect();

@@ -1,4 +1,4 @@
-//! What has happened on one page for each cluster: faults, our writes and what the members said, side by side.
+//! What has happened, on one page for each cluster: faults, our writes and the members' answers, side by side.
 
 mod rows;
 #[cfg(test)]
@@ -12,12 +12,14 @@ use rows::{Row, Weight, rows};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-/// Rows of a page. The least interesting are left out, those far from the end, or from a violation, first.
+/// The maximum number of rows of a page. The least important rows are left out first, and of those the ones farthest
+/// from a violation or, if there is none, from the end.
 const PAGE: usize = 80;
 /// Width of a member's column.
 const COLUMN: usize = 9;
 
-/// The pages of all clusters of a record that have had a member, those with violations only where there are any.
+/// The pages of all clusters in a record that have had a member. If there are violations, only the pages of clusters
+/// with violations.
 #[must_use]
 pub fn timeline(lines: &[Line], writes: &[Write], violations: &[Violation]) -> String {
     let mut pages = String::new();
@@ -93,7 +95,7 @@ fn columns(rows: &[Row]) -> BTreeMap<String, ()> {
     rows.iter().flat_map(|row| row.cells.keys().map(|name| (name.clone(), ()))).collect()
 }
 
-/// How a cluster stands: by name of each Machine, or by URL, what its member says.
+/// What each member of a cluster reports, by the name of its Machine or, without a Machine, by its URL.
 fn cells(state: &State, etcd: &str) -> BTreeMap<String, String> {
     let Some(view) = state.etcds.get(etcd) else { return BTreeMap::new() };
     let cell = |(url, seat): (&String, &super::state::Seat)| {

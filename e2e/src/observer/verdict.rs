@@ -1,4 +1,5 @@
-//! A record, what the API server was asked meanwhile, and what the scenario expected: is all well?
+//! The verdict on a record: whether it shows what the scenario expected, and nothing else that is
+//! wrong.
 
 use super::fields;
 use super::record::Line;
@@ -10,7 +11,7 @@ use serde_json::Value;
 /// Where a control plane has its endpoints: Cluster API's own, and the test bed's stub.
 const ENDPOINTS: [&str; 2] =
     ["/spec/kubeadmConfigSpec/clusterConfiguration/etcd/external/endpoints", "/spec/etcd/external/endpoints"];
-/// How many violations are told in full.
+/// How many violations an error describes.
 const TOLD: usize = 5;
 
 /// A violation that a scenario provokes.
@@ -25,11 +26,11 @@ pub struct Expected {
 /// What a record shows.
 #[derive(Clone, Debug, Default)]
 pub struct Verdict {
-    /// Violations that nobody expected.
+    /// Violations that were not expected.
     pub violations: Vec<Violation>,
-    /// Violations that were expected, and are there.
+    /// Violations that were expected and found.
     pub provoked: Vec<Violation>,
-    /// What was expected, and is not there.
+    /// Violations that were expected and not found.
     pub missing: Vec<Expected>,
 }
 
@@ -44,13 +45,13 @@ impl Verdict {
         Self { missing: missing.cloned().collect(), violations, provoked }
     }
 
-    /// Whether there is nothing but what was expected, and all of that.
+    /// Whether all expected violations were found, and no others.
     #[must_use]
     pub fn is_fine(&self) -> bool {
         self.violations.is_empty() && self.missing.is_empty()
     }
 
-    /// Fails unless there is nothing but what was expected, and all of that.
+    /// Fails unless all expected violations were found, and no others.
     ///
     /// # Errors
     /// With what is wrong.
@@ -66,7 +67,7 @@ impl Verdict {
     }
 }
 
-/// The writes of ours and of scenarios among these requests.
+/// The writes of our managers and of scenarios among these requests.
 #[must_use]
 pub fn writes(requests: &Requests) -> Vec<Write> {
     let mut writes: Vec<Write> = requests.writes().iter().map(write).filter(|it| it.ours || it.by_hand).collect();

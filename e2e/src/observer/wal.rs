@@ -1,8 +1,8 @@
-//! How far etcd's log on a disk goes. Only what that takes is read: frames, their types, and the index of an entry.
+//! How far etcd's WAL on a disk goes. Only what this requires is read: frames, their types, and the index of an entry.
 //!
-//! The log is a directory of segments, each a sequence of frames: eight bytes with the length of a record (and how many
-//! bytes of padding follow it, in the highest one), then the record. A segment is allocated in advance, and zeros
-//! follow the last frame.
+//! The WAL is a directory of segments. Each segment is a sequence of frames, and a frame is eight bytes with the length
+//! of a record (and, in the highest byte, the number of padding bytes after it), then the record. A segment is
+//! allocated in advance, and zeros follow the last frame.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read};
@@ -10,15 +10,15 @@ use std::path::{Path, PathBuf};
 
 /// Type of a record that is an entry.
 const ENTRY: u64 = 2;
-/// Type of a record that says up to where a snapshot goes.
+/// Type of a record that has the index of a snapshot.
 const SNAPSHOT: u64 = 5;
-/// A record longer than this is not one.
+/// A length above this is not the length of a record.
 const LONGEST: u64 = 1 << 30;
 
 /// Index of the last entry, or of the last snapshot if that goes further; 0 if there is no log in `directory`.
 ///
 /// # Errors
-/// When a file cannot be read. What follows a frame that is not whole is not looked at.
+/// When a file cannot be read. What follows an incomplete frame is not read.
 pub(super) fn last_index(directory: &Path) -> io::Result<u64> {
     let mut last = 0;
     for segment in segments(directory)?.iter().rev() {
@@ -51,7 +51,7 @@ fn last_of(segment: &Path) -> io::Result<u64> {
     while let Some(record) = frame(&mut file)? {
         let Some((kind, data)) = parts(&record) else { break };
         match kind {
-            // One that comes later replaces those with its index and above.
+            // A later entry replaces the entries with the same index and above.
             ENTRY => entry = number(data, 3).unwrap_or(entry),
             SNAPSHOT => snapshot = number(data, 1).unwrap_or(snapshot),
             _ => {}
@@ -60,7 +60,7 @@ fn last_of(segment: &Path) -> io::Result<u64> {
     Ok(entry.max(snapshot))
 }
 
-/// The next record; nothing at the end, also if that is in the middle of a record.
+/// The next record. `None` at the end of the file, also if the file ends in the middle of a record.
 fn frame(file: &mut impl Read) -> io::Result<Option<Vec<u8>>> {
     let mut head = [0; 8];
     if !fill(file, &mut head)? {
@@ -99,7 +99,7 @@ fn parts(record: &[u8]) -> Option<(u64, &[u8])> {
     Some((kind, data))
 }
 
-/// A number of a message.
+/// The number in a field of a message.
 fn number(message: &[u8], wanted: u64) -> Option<u64> {
     Fields(message).map_while(|field| field).find_map(|field| match field {
         (number, Value::Number(value)) if number == wanted => Some(value),
@@ -107,7 +107,7 @@ fn number(message: &[u8], wanted: u64) -> Option<u64> {
     })
 }
 
-/// The fields of a protocol buffer, of the two kinds that the log has. Nothing where it is not one.
+/// The fields of a protocol buffer, of the two wire types that the WAL has. A malformed field is `None`.
 struct Fields<'a>(&'a [u8]);
 
 enum Value<'a> {
@@ -193,7 +193,7 @@ mod tests {
         segment("0000000000000001-0000000000000003.wal", &[framed(4, &[])]);
         fs::write(wal.join("0.tmp"), entry(99)).unwrap();
         assert_eq!(last_index(wal).unwrap(), 2);
-        // Entries of a leader that lost are replaced, a snapshot may go further than any entry.
+        // Entries of a leader that lost are replaced. A snapshot may go further than any entry.
         segment("0000000000000001-0000000000000003.wal", &[entry(7), entry(5)]);
         assert_eq!(last_index(wal).unwrap(), 5);
         segment("0000000000000001-0000000000000003.wal", &[entry(5), framed(5, &[0x08, 0x81, 0x01])]);

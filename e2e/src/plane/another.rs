@@ -1,4 +1,4 @@
-//! A further manager of Cluster API's kind, on a plane that runs.
+//! One more manager like Cluster API's, on a running plane.
 
 use std::path::Path;
 
@@ -19,11 +19,11 @@ pub struct AnotherManager<'a> {
 }
 
 impl Plane {
-    /// Applies the CRDs of one further manager, starts it and applies its webhook configurations when it is ready. It
-    /// ends when the answer is dropped.
+    /// Applies the CRDs of one more manager, starts it, and applies its webhook configurations when it is ready. It
+    /// ends when the returned process is dropped.
     ///
     /// # Errors
-    /// When it does not become ready, or the API server refuses what it brings.
+    /// When it does not become ready, or the API server refuses one of its objects.
     pub async fn start_another(&mut self, world: &World, manager: &AnotherManager<'_>) -> Result<Process> {
         let ports = self.ports.manager(3);
         let manifests = Manifests::read(manager.manifests, ports::LOOPBACK, ports.webhook, &self.authority)?;

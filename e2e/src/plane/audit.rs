@@ -1,4 +1,4 @@
-//! What the API server was asked, read from its audit log.
+//! The requests to the API server, read from its audit log.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,9 +11,10 @@ use k8s_openapi::jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::Value;
 
-/// The policy: of every request its metadata, once it is answered (a watch: once it has begun). Of patches of control
-/// planes, of what our managers write to Clusters, Machines and our own kinds, and of a person's patches of those, also
-/// what they say; not of a status, which is long, is written often, and shows in the object.
+/// The audit policy. It keeps the metadata of every request once the request is answered, or, for a watch, once the
+/// watch has begun. It also keeps the content of patches of control planes, of our managers' writes to Clusters,
+/// Machines and our own kinds, and of a person's patches of EtcdClusters, Clusters and Machines. It keeps the content
+/// of no status except a KubeadmControlPlane's: a status is long, is written often, and is visible in the object.
 pub(super) const POLICY: &str = r#"{
   "apiVersion": "audit.k8s.io/v1",
   "kind": "Policy",
@@ -37,20 +38,20 @@ pub(super) const POLICY: &str = r#"{
   ]
 }"#;
 
-/// A place in the audit log: what comes after it has been asked later.
+/// A place in the audit log. The requests after it were recorded later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Mark(u64);
 
 /// One request that the API server has answered. A watch counts when it begins.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
-    /// Who asked; see [`super::users`].
+    /// The user that made it; see [`super::users`].
     pub user: String,
-    /// What for: `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, `deletecollection`.
+    /// The verb: `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, `deletecollection`.
     pub verb: String,
     /// API group, empty for the core group and for what is not a resource.
     pub group: String,
-    /// Resource in the plural, empty for what is none (discovery, health).
+    /// Resource in the plural, empty for what is not a resource (discovery, health).
     pub resource: String,
     /// Subresource such as `status`, or empty.
     pub subresource: String,
@@ -60,13 +61,13 @@ pub struct Request {
     pub name: String,
     /// Path and query.
     pub uri: String,
-    /// What the client calls itself.
+    /// The client's user agent.
     pub user_agent: String,
     /// HTTP status of the answer.
     pub code: u16,
     /// When the request came in, by the server's clock.
     pub received: Timestamp,
-    /// What was sent, where the audit policy has that kept; otherwise null.
+    /// The body of the request, if the audit policy keeps it; otherwise null.
     pub body: Value,
 }
 
@@ -75,23 +76,23 @@ pub struct Request {
 pub struct Requests(Vec<Request>);
 
 impl Mark {
-    /// The present end of the log at `path`. A log that is not there yet ends at its beginning.
+    /// The present end of the log at `path`. A log that does not exist yet ends at its beginning.
     pub fn now(path: &Path) -> Self {
         Self(path.metadata().map(|metadata| metadata.len()).unwrap_or_default())
     }
 
-    /// Copies what the log at `path` holds after it to a file of its own.
+    /// Copies what the log at `path` holds after the mark to another file.
     ///
     /// # Errors
-    /// When the log cannot be read, or the file not be written.
+    /// When the log cannot be read, or the file cannot be written.
     pub(super) fn copy_rest(self, path: &Path, to: &Path) -> Result<()> {
         let mut copy = File::create(to).with_context(|| format!("create {}", to.display()))?;
         std::io::copy(&mut self.reader(path)?, &mut copy).with_context(|| format!("write {}", to.display()))?;
         Ok(())
     }
 
-    /// What the log at `path` holds after it. The server does not write in whole lines: the rest of one that has the
-    /// mark in its middle is earlier.
+    /// What the log at `path` holds after the mark. The server does not write whole lines at once: if the mark is in
+    /// the middle of a line, the rest of that line counts as earlier.
     fn reader(self, path: &Path) -> Result<BufReader<File>> {
         let mut file = File::open(path).with_context(|| format!("open {}", path.display()))?;
         file.seek(SeekFrom::Start(self.0.saturating_sub(1))).context("seek in the audit log")?;
@@ -112,7 +113,8 @@ impl Request {
 }
 
 impl Requests {
-    /// What the log at `path` holds after `mark`. The answer to a request may be out a moment before its line is in.
+    /// What the log at `path` holds after `mark`. A client may have the answer to a request a moment before the
+    /// request's line is in the log.
     ///
     /// # Errors
     /// When the log cannot be read, or a whole line of it is not an audit event.
@@ -133,7 +135,7 @@ impl Requests {
         }
     }
 
-    /// Those that `keep` says yes to.
+    /// Those for which `keep` returns true.
     #[must_use]
     pub fn filter(&self, keep: impl Fn(&Request) -> bool) -> Self {
         Self(self.0.iter().filter(|request| keep(request)).cloned().collect())
@@ -145,7 +147,7 @@ impl Requests {
         self.filter(|request| request.user == user)
     }
 
-    /// Those about what is in one namespace that were carried out.
+    /// Those that were carried out on something in one namespace.
     #[must_use]
     pub fn done_in(&self, namespace: &str) -> Self {
         self.filter(|request| request.namespace == namespace && request.is_done())
@@ -255,7 +257,7 @@ struct ResponseStatus {
 }
 
 impl Event {
-    /// A watch has two events, and lasts: the first one counts. Everything else has one, at its end.
+    /// A watch has two events, since it lasts, and the first one counts. Every other request has one event, at its end.
     fn counts(&self) -> bool {
         (self.verb == "watch") == (self.stage == "ResponseStarted")
     }

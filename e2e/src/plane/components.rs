@@ -1,4 +1,4 @@
-//! How each process of the plane is called.
+//! The command line of each process of the plane.
 
 use std::path::Path;
 
@@ -18,11 +18,12 @@ pub(super) struct Manager {
     pub manifests: &'static str,
     /// Namespace that it would run in.
     namespace: &'static str,
-    /// Its number, which says where it listens.
+    /// Its number, which determines its ports.
     pub number: u16,
 }
 
-/// Cluster API's managers. The core one is last: see how the plane applies their webhooks.
+/// Cluster API's managers. The core one is last: the plane checks one of its webhooks to see that all webhooks are
+/// called.
 pub(super) const MANAGERS: [Manager; 3] = [
     Manager {
         user: users::CAPI_BOOTSTRAP,
@@ -50,7 +51,7 @@ pub(super) fn etcd(world: &World, data: &Path, ports: Ports) -> Command {
         .arg(format!("--listen-peer-urls={peer}"))
         .arg(format!("--initial-advertise-peer-urls={peer}"))
         .arg(format!("--initial-cluster=plane={peer}"))
-        // Alone, it need not wait long for others before it elects itself.
+        // This member is alone, so it need not wait long for others before it elects itself.
         .args(["--heartbeat-interval=20", "--election-timeout=200"])
         // Its data is in memory and lasts as long as the world: there is no disk to wait for.
         .arg("--unsafe-no-fsync")
@@ -66,7 +67,7 @@ pub(super) fn apiserver(
     Command::new("kube-apiserver", &world.tools().kube_apiserver, world.logs())
         .arg(format!("--etcd-servers=http://127.0.0.1:{}", ports.etcd))
         .arg("--bind-address=127.0.0.1")
-        // Otherwise taken from the default route, which a world does not have.
+        // By default the address of the default route, which a world does not have.
         .arg(format!("--advertise-address={}", world::ADDRESS))
         .arg("--endpoint-reconciler-type=none")
         .arg(format!("--secure-port={}", ports.apiserver))
@@ -79,13 +80,13 @@ pub(super) fn apiserver(
         .arg(format!("--service-account-key-file={}", pki.service_account_public.display()))
         .arg(format!("--service-account-signing-key-file={}", pki.service_account_private.display()))
         .arg("--service-cluster-ip-range=10.96.0.0/16")
-        // Nobody makes service accounts here: the controller for them does not run.
+        // No service accounts are made here, because the controller for them does not run.
         .arg("--disable-admission-plugins=ServiceAccount")
-        // As strict as some distributions are: scenario `rbac` should see what that asks for.
+        // As strict as some distributions are, so that scenario `rbac` sees what that requires.
         .arg("--enable-admission-plugins=OwnerReferencesPermissionEnforcement")
         .arg(format!("--audit-policy-file={}", audit_policy.display()))
         .arg(format!("--audit-log-path={}", audit_log.display()))
-        // One file, however long: requests are counted in it.
+        // Keeps everything in one file, because requests are counted in it.
         .arg("--audit-log-maxsize=100000")
 }
 
@@ -116,7 +117,7 @@ pub(super) fn manager(
     Ok(manager_of(world, manager, manager.user, kubeconfig, &ports.manager(manager.number), certificates))
 }
 
-/// The same for whatever API server the kubeconfig leads to: a process of another name, at other ports.
+/// The same for the API server that the kubeconfig leads to, with another name for the process and other ports.
 pub(super) fn manager_of(
     world: &World,
     manager: &Manager,

@@ -1,4 +1,4 @@
-//! Cluster API for a cluster that is not the plane: its managers are processes of this world all the same.
+//! Cluster API in a cluster other than the plane. Its managers are processes of this world all the same.
 
 use std::path::Path;
 
@@ -9,17 +9,17 @@ use super::{AnotherManager, Manifests, Plane, client, components, health, object
 use crate::process::{Command, Process};
 use crate::world::{ADDRESS, World};
 
-/// Numbers of their ports: those below are the plane's own managers'.
+/// The managers' numbers, which determine their ports. The numbers below are those of the plane's own managers.
 const PORTS: [u16; 3] = [4, 5, 6];
 const ANOTHERS_PORTS: u16 = 7;
 
 impl Plane {
-    /// Installs Cluster API, and one further manager, in the cluster that the kubeconfig leads to, and waits until
-    /// their webhooks work. Its API server has to reach this world at [`ADDRESS`]. The managers end when the answer is
-    /// dropped.
+    /// Installs Cluster API, and one more manager, in the cluster that the kubeconfig leads to, and waits until their
+    /// webhooks work. That cluster's API server has to reach this world at [`ADDRESS`]. The managers end when the
+    /// returned processes are dropped.
     ///
     /// # Errors
-    /// When one does not become ready, or the API server refuses what it brings.
+    /// When one does not become ready, or the API server refuses one of its objects.
     pub async fn start_elsewhere(
         &self,
         world: &World,
@@ -52,7 +52,8 @@ impl Plane {
         Ok(processes)
     }
 
-    /// Applies a manager's namespaces and CRDs, and gives its webhook configurations: for when it is ready.
+    /// Applies a manager's namespaces and CRDs, and returns its webhook configurations, which are applied when it is
+    /// ready.
     async fn install(&self, client: &kube::Client, file: &Path, webhook_port: u16) -> Result<Vec<serde_json::Value>> {
         let manifests = Manifests::read(file, ADDRESS, webhook_port, &self.authority)?;
         objects::apply_all(client, &manifests.namespaces).await?;

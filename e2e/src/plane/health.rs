@@ -10,7 +10,7 @@ use tokio::net::TcpStream;
 use crate::process::Process;
 use crate::until::until;
 
-/// Nothing here takes longer, even on a busy computer.
+/// How long any process may take to become ready, even on a busy computer.
 const READY: Duration = Duration::from_secs(60);
 
 /// Waits until `path` on a port of loopback answers 200, and gives up as soon as `process` has ended.
@@ -29,7 +29,7 @@ pub(super) async fn http_ready(process: &mut Process, port: u16, path: &str) -> 
     alive_until_ready(process, ask).await
 }
 
-/// Waits until the API server answers for its own kinds, which it does before it calls itself ready.
+/// Waits until the API server answers for its own kinds, which it does before it reports that it is ready.
 pub(super) async fn apiserver_answers(process: &mut Process, client: &Client) -> Result<()> {
     apiserver_gives(process, client, "/apis/apiextensions.k8s.io/v1").await
 }

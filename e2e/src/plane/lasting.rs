@@ -1,4 +1,4 @@
-//! The plane of a scenario that has no bed. It outlasts a scenario that fails, so that its objects can be kept.
+//! The plane of a scenario that has no bed. It outlives a scenario that fails, so that its objects can be kept.
 
 use super::{Plane, PlaneOptions};
 use crate::world::World;
@@ -6,10 +6,10 @@ use anyhow::Result;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// What the scenario has left: in one process there is one at a time.
+/// The plane that a scenario has left. A process has at most one at a time.
 static LEFT: Mutex<Option<Plane>> = Mutex::new(None);
 
-/// A plane that goes on when it is dropped, for whoever has run the scenario.
+/// A plane that keeps running when it is dropped, for the code that has run the scenario.
 pub struct LastingPlane(Option<Plane>);
 
 impl LastingPlane {
@@ -55,7 +55,7 @@ impl Drop for LastingPlane {
     }
 }
 
-/// The plane that a scenario has begun and not ended. Dropping that ends it.
+/// Takes the plane that a scenario has started and not ended. Dropping the plane ends it.
 pub(crate) fn take_left() -> Option<Plane> {
     left().take()
 }

@@ -15,11 +15,12 @@ use serde_json::{Value, json};
 use crate::apply::apply_object;
 use crate::until::until;
 
-/// Well under a second each, but a busy computer may have to deal with dozens.
+/// How long a CRD may take to be served. It takes well under a second, but a busy computer may have to deal with
+/// dozens.
 const SERVED: Duration = Duration::from_secs(30);
 
-/// Makes every webhook in `object` reachable without a Service: at `host` and `port`, under its own path, with
-/// `authority` (PEM) to check it by.
+/// Makes every webhook in `object` reachable without a Service: at `host` and `port`, under its own path, and with
+/// `authority` (PEM) as its CA.
 pub(super) fn point_webhooks_at(object: &mut Value, host: &str, port: u16, authority: &str) {
     match object {
         Value::Object(fields) => {
@@ -38,7 +39,7 @@ pub(super) fn point_webhooks_at(object: &mut Value, host: &str, port: u16, autho
     }
 }
 
-/// Applies `objects`, all at once.
+/// Applies `objects`, all at the same time.
 pub(super) async fn apply_all(client: &Client, objects: &[Value]) -> Result<()> {
     try_join_all(objects.iter().map(|object| apply_object(client, object))).await?;
     Ok(())
@@ -52,8 +53,8 @@ pub(super) async fn apply_crds(client: &Client, crds: &[Value]) -> Result<()> {
 }
 
 /// Waits until discovery knows every version of `crd` and its objects can be listed. That comes after the condition
-/// Established, and a manager that starts in the moment between gives up. Discovery may know a version of a changed CRD
-/// before the part of the server that answers requests for it does.
+/// Established, and a manager that starts in between gives up. For a changed CRD, discovery may know a version before
+/// the part of the server that answers requests for that version does.
 async fn served(client: &Client, crd: &Value) -> Result<()> {
     let text =
         |pointer: &str| crd.pointer(pointer).and_then(Value::as_str).with_context(|| format!("a CRD has {pointer}"));

@@ -18,13 +18,14 @@ pub(super) struct Pki {
     pub authority: String,
     /// Its file.
     pub authority_file: PathBuf,
-    /// Certificate of every server of the plane: API server and webhooks, all of them on loopback.
+    /// Certificate of every server of the plane, API server and webhooks, on loopback and at the
+    /// world's address.
     pub server_certificate: PathBuf,
     /// Its key.
     pub server_key: PathBuf,
-    /// Public key that service account tokens are checked with.
+    /// Public key that verifies service account tokens.
     pub service_account_public: PathBuf,
-    /// Private key that signs them.
+    /// Private key that signs service account tokens.
     pub service_account_private: PathBuf,
 }
 
@@ -54,7 +55,7 @@ impl Pki {
         Ok(Self {
             authority_file: write("ca.crt", &authority.pem())?,
             authority: authority.pem(),
-            // The names that webhook servers look for in their directory.
+            // The file names that webhook servers look for in their directory.
             server_certificate: write("tls.crt", &server.pem())?,
             server_key: write("tls.key", &server_key.serialize_pem())?,
             service_account_public: write("service-account.pub", &service_account.public_key_pem())?,

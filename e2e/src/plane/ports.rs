@@ -1,4 +1,5 @@
-//! Who listens where. A world has the ports to itself, so they are always the same; those of a second plane in it too.
+//! The ports on which processes listen. A world has all ports to itself, so a plane's ports are always the same, and so
+//! are those of a second plane in it.
 
 use std::net::{Ipv4Addr, TcpListener};
 use std::time::Duration;
@@ -7,10 +8,10 @@ use anyhow::{Context, Result};
 
 use crate::until::until;
 
-/// Where the plane's own API server finds webhooks.
+/// The host at which the plane's own API server finds webhooks.
 pub(super) const LOOPBACK: &str = "127.0.0.1";
 
-/// How far the ports of a plane beside another one are from the usual ones.
+/// How far the ports of a plane beside another one are above the usual ones.
 const BESIDE: u16 = 20_000;
 
 /// Ports of one plane.
@@ -32,7 +33,7 @@ pub(super) struct Manager {
 }
 
 impl Ports {
-    /// The usual ones, or those of a plane beside another one.
+    /// The usual ports, or those of a plane beside another one.
     pub(super) const fn of(beside: bool) -> Self {
         let offset = if beside { BESIDE } else { 0 };
         Self {
@@ -44,14 +45,14 @@ impl Ports {
         }
     }
 
-    /// The `index`-th manager's: Cluster API's usual numbers, a hundred apart.
+    /// The ports of manager `index`: Cluster API's usual ones, plus a hundred times the index.
     pub(super) const fn manager(self, index: u16) -> Manager {
         let first = self.offset + 100 * index;
         Manager { webhook: 9443 + first, health: 9440 + first, diagnostics: 8443 + first }
     }
 }
 
-/// Waits until nobody listens on any of `ports`: an earlier plane of this world may be about to end.
+/// Waits until all of `ports` are free, because an earlier plane of this world may still be ending.
 pub(super) async fn wait_until_free(ports: &[u16]) -> Result<()> {
     until("the ports of an earlier plane are free", Duration::from_secs(10), async || {
         for port in ports {

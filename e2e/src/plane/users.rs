@@ -1,4 +1,4 @@
-//! Who may use the API server: one user for each component, so that the audit log tells them apart.
+//! The users of the API server: one for each component, so that the audit log tells them apart.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,10 +9,10 @@ use serde_json::json;
 
 use super::pki::Pki;
 
-/// The person, and scenarios.
+/// A person, and scenarios.
 pub const ADMIN: &str = "admin";
-/// kube-controller-manager, under the name that its garbage collector has where each controller has a service account of its
-/// own, as kubeadm sets it up: policies let it pass by that.
+/// kube-controller-manager, under the name that its garbage collector has if each controller has a service account of
+/// its own, as kubeadm sets it up. Policies let it pass by this name.
 pub const CONTROLLER_MANAGER: &str = "system:serviceaccount:kube-system:generic-garbage-collector";
 /// Cluster API's core manager.
 pub const CAPI_CORE: &str = "capi-core";
@@ -22,11 +22,11 @@ pub const CAPI_BOOTSTRAP: &str = "capi-bootstrap";
 pub const CAPI_CONTROL_PLANE: &str = "capi-control-plane";
 /// This project's manager.
 pub const PROVIDER: &str = "provider";
-/// The same where two managers share the clusters.
+/// This project's managers, if two of them share the clusters.
 pub const SHARDS: [&str; 2] = ["provider-blue", "provider-green"];
 /// This project's local infrastructure controllers.
 pub const LOCAL_INFRASTRUCTURE: &str = "local-infrastructure";
-/// The observer of scenarios, whose requests are nobody else's.
+/// The observer of scenarios. No other component makes requests as this user.
 pub const OBSERVER: &str = "observer";
 
 const ALL: [&str; 10] = [
@@ -56,13 +56,13 @@ pub(super) struct Users {
 }
 
 impl Users {
-    /// Writes the token file and one kubeconfig a user into `directory`, for an API server on this port; `extra` are users
-    /// beside the usual ones.
+    /// Writes the token file and one kubeconfig for each user into `directory`, for an API server on this port. `extra`
+    /// are users in addition to the usual ones.
     pub(super) fn create(directory: &Path, pki: &Pki, extra: &[String], port: u16) -> Result<Self> {
         let mut tokens = String::new();
         let mut kubeconfigs = BTreeMap::new();
         for user in ALL.into_iter().chain(extra.iter().map(String::as_str)) {
-            // Nobody else can reach the API server: a token only has to say who it is.
+            // Only this world can reach the API server, so a token only has to say which user it is.
             let token = format!("{user}-token");
             tokens.push_str(&format!("{token},{user},{user},system:masters\n"));
             let kubeconfig = json!({

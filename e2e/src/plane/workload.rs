@@ -1,4 +1,4 @@
-//! The proof that published endpoints and Secrets are enough: real API servers started with nothing else.
+//! The proof that published endpoints and Secrets are enough: real API servers that are started with nothing else.
 
 use super::health;
 use super::pki::Pki;
@@ -14,14 +14,14 @@ use std::path::PathBuf;
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// Port on loopback of an API server that is alone.
+/// Port on loopback of an API server that is the only one of its cluster.
 pub const PORT: u16 = 16443;
-/// An API server that has not said by then that it is ready is not.
+/// An API server that has not said by then that it is ready is not ready.
 const DEADLINE: Duration = Duration::from_secs(1);
-/// How long requests that are under way may hold up the end of one.
+/// How long requests in progress may delay the end of an API server.
 const ENDS: Duration = Duration::from_secs(20);
 
-/// What the control plane gets of etcd: from its spec, and from the two Secrets.
+/// What the control plane needs to reach etcd: from its spec, and from the two Secrets.
 #[derive(Clone, Debug)]
 pub struct EtcdAccess {
     /// Client URLs.
@@ -89,8 +89,7 @@ impl Workload {
         Ok(WorkloadApiServer { client, endpoints, port, kubeconfig, observers_kubeconfig, process })
     }
 
-    /// The kubeconfig of [`users::ADMIN`] for whatever stands before the API servers and leads to one of them, on a port
-    /// of loopback.
+    /// The kubeconfig of [`users::ADMIN`] for a load balancer before the API servers, on a port of loopback.
     ///
     /// # Errors
     /// When its files cannot be written.
@@ -98,7 +97,7 @@ impl Workload {
         Ok(self.users(port)?.kubeconfig(users::ADMIN)?.to_owned())
     }
 
-    /// Those who may come in at a port: the same everywhere.
+    /// The users at a port. They are the same at every port.
     fn users(&self, port: u16) -> Result<Users> {
         let directory = self.directory.join(port.to_string());
         fs::create_dir_all(&directory).with_context(|| format!("create {}", directory.display()))?;
@@ -122,7 +121,8 @@ pub struct WorkloadApiServer {
 }
 
 impl WorkloadApiServer {
-    /// Starts one that is alone, at [`PORT`], and waits until it is ready: which it is only when it can write to etcd.
+    /// Starts the only API server of a cluster, at [`PORT`], and waits until it is ready, which it is only if it can
+    /// write to etcd.
     ///
     /// # Errors
     /// When it does not become ready; the error names its log.
@@ -143,7 +143,7 @@ impl WorkloadApiServer {
         Ok(matches!(timeout(DEADLINE, self.client.request_text(request)).await, Ok(Ok(_))))
     }
 
-    /// It hangs, as one does on a machine that hangs.
+    /// Freezes it, as if its machine hung.
     ///
     /// # Errors
     /// When it has ended.
@@ -151,7 +151,7 @@ impl WorkloadApiServer {
         self.process.signal(Signal::STOP)
     }
 
-    /// It goes on.
+    /// Lets it continue.
     ///
     /// # Errors
     /// When it has ended.
@@ -159,7 +159,7 @@ impl WorkloadApiServer {
         self.process.signal(Signal::CONT)
     }
 
-    /// Ends it: it answers what it has been asked, and takes no more. One that hangs is killed.
+    /// Ends it: it answers the requests in progress, and accepts no more. If it hangs, it is killed.
     ///
     /// # Errors
     /// When the kernel refuses.

@@ -9,13 +9,13 @@ use std::time::Duration;
 pub struct Durations(Mutex<Vec<(String, Duration)>>);
 
 impl Durations {
-    /// Notes that a scenario has ended, well or not.
+    /// Records that a scenario has ended, passed or not.
     pub fn add(&self, scenario: &str, took: Duration) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push((scenario.to_owned(), took));
     }
 }
 
-/// A line for each, the longest first: that is where time can be saved.
+/// One line for each, the longest first: these are where time can be saved.
 impl fmt::Display for Durations {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();

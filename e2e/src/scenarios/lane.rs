@@ -8,23 +8,23 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::ExitCode;
 use std::sync::PoisonError;
 
-/// Set in a process that is a lane.
+/// The variable that is set in a process that is a lane.
 pub(super) const LANE: &str = "CAPE_LANE";
 
-/// Begins what a lane says when a scenario has ended. Nothing that a scenario prints contains it.
+/// Marks the line with which a lane reports the end of a scenario. Nothing that a scenario prints contains it.
 const MARK: char = '\u{1e}';
 
 /// How a scenario ended.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Ending {
-    /// What went wrong; nothing if it passed.
+    /// What went wrong; `None` if it passed.
     pub(super) failure: Option<String>,
-    /// Why it has shown nothing, if it says so.
+    /// Why it cannot show anything here, if it says so.
     pub(super) skipped: Option<String>,
 }
 
 impl Ending {
-    /// The ending that a line of a lane tells, if it is such a line.
+    /// The ending that a line of a lane reports, if it is such a line.
     pub(super) fn read(line: &str) -> Option<Self> {
         serde_json::from_str(line.split_once(MARK)?.1).ok()
     }
@@ -34,7 +34,7 @@ pub(super) fn is_this_process() -> bool {
     std::env::var_os(LANE).is_some()
 }
 
-/// Where names arrive. What scenarios start must not read them, so it is standard input no longer.
+/// Reads the names. They are moved away from standard input, because programs that scenarios start must not read them.
 fn names() -> Result<BufReader<File>> {
     let names = rustix::io::fcntl_dupfd_cloexec(std::io::stdin(), 3).context("keep standard input")?;
     let nothing = File::open("/dev/null").context("open /dev/null")?;
@@ -42,15 +42,15 @@ fn names() -> Result<BufReader<File>> {
     Ok(BufReader::new(File::from(names)))
 }
 
-/// Runs the scenarios whose names arrive, one in each line, until there are no more. The exit code says whether all of them
-/// passed, so that the world keeps its logs when one did not.
+/// Runs the scenarios whose names arrive, one per line, until there are no more. The exit code says whether all of them
+/// passed. If one did not, the world keeps its logs.
 pub(super) fn serve<S>(scenarios: &[Scenario<S>], mut shared: S) -> Result<ExitCode> {
     let mut code = ExitCode::SUCCESS;
     for name in names()?.lines() {
         let name = name.context("read the name of a scenario")?;
         let scenario =
             scenarios.iter().find(|scenario| scenario.name == name).context(format!("no scenario {name}"))?;
-        // A panic is a failure of this scenario alone.
+        // A panic fails only this scenario.
         let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| (scenario.run)(&mut shared)));
         let failure = match outcome {
             Ok(Ok(())) => None,

@@ -1,4 +1,4 @@
-//! The side that hands scenarios out.
+//! The side that hands out scenarios.
 
 use super::durations::Durations;
 use super::lane::{Ending, LANE};
@@ -9,13 +9,13 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Instant;
 
-/// The lanes of one run. They are started when they are needed.
+/// The lanes of one run. They start when they are needed.
 pub(super) struct Lanes {
     idle: Mutex<Vec<Lane>>,
-    /// Held for reading by scenarios that run beside others, for writing by one that runs alone.
+    /// Scenarios that run beside others hold it for reading, and a scenario that runs alone holds it for writing.
     turns: RwLock<()>,
     starter: Mutex<Sender<Sender<Result<Lane>>>>,
-    /// With only one, the names of scenarios are not needed to tell their lines apart.
+    /// Whether there are several lanes: then lines need the name of their scenario.
     several: bool,
     durations: Durations,
 }
@@ -23,10 +23,10 @@ pub(super) struct Lanes {
 impl Lanes {
     pub(super) fn new(worlds: usize) -> Self {
         let (starter, requests) = channel::<Sender<Result<Lane>>>();
-        // The kernel ends a lane with the thread that has started it, so this one does nothing else and stays.
+        // The kernel ends a lane when the thread that started it ends. So this thread does nothing else and stays.
         std::thread::spawn(move || {
             for request in requests {
-                // Nobody waits any more when the program ends.
+                // When the program ends, nothing waits for the answer any more.
                 let _ = request.send(Lane::start());
             }
         });
@@ -39,10 +39,10 @@ impl Lanes {
         }
     }
 
-    /// Runs one scenario in a lane that is free. Gives why it has shown nothing, if it says so.
+    /// Runs one scenario in a free lane. Returns why it cannot show anything here, if it says so.
     ///
     /// # Errors
-    /// The scenario's, or when its lane ends before it.
+    /// The scenario's, or that its lane has ended before the scenario.
     pub(super) fn run(&self, scenario: &str, alone: bool) -> Result<Option<String>> {
         let _turns = if alone {
             (None, Some(self.turns.write().unwrap_or_else(PoisonError::into_inner)))
@@ -59,12 +59,12 @@ impl Lanes {
         let ending = ending?;
         lock(&self.idle).push(lane);
         let Some(failure) = ending.failure else { return Ok(ending.skipped) };
-        // The list of failures comes at the end, which may be two hours away.
+        // The list of failures is printed at the end of the run, which may be two hours away.
         println!("{scenario} | failed: {failure}");
         bail!(failure)
     }
 
-    /// How long the scenarios took that have ended.
+    /// How long the scenarios that have ended took.
     pub(super) fn durations(&self) -> &Durations {
         &self.durations
     }
@@ -75,7 +75,7 @@ impl Lanes {
         started.recv().context("wait for a lane")?
     }
 
-    /// Ends all lanes and waits for that. Those in which a scenario failed say where its logs are.
+    /// Ends all lanes and waits for them. Lanes in which a scenario failed print where their logs are.
     pub(super) fn end(&self) {
         let ending: Vec<Child> = lock(&self.idle).drain(..).map(Lane::end).collect();
         for mut process in ending {
@@ -113,7 +113,7 @@ impl Lane {
         Ok(Self { process, names, lines })
     }
 
-    /// Shows what the scenario prints while it prints it.
+    /// Prints what the scenario prints, as it does so.
     fn run(&mut self, scenario: &str, with_name: bool) -> Result<Ending> {
         writeln!(self.names, "{scenario}").context("its world has ended")?;
         let mut line = String::new();
@@ -132,7 +132,7 @@ impl Lane {
         }
     }
 
-    /// Without further names it ends by itself.
+    /// Closes the lane's standard input. Without further names, the lane ends by itself.
     fn end(self) -> Child {
         self.process
     }

@@ -1,11 +1,11 @@
-//! Scenarios that panic, as those do whose `unwrap` or index was wrong.
+//! Panics of scenarios, such as those of a wrong `unwrap` or index.
 
 use anyhow::{Result, anyhow};
 use futures::FutureExt;
 use std::panic::AssertUnwindSafe;
 
-/// Makes a panic of a scenario an error, with its words, so that whoever has started it can still look at what there
-/// is. What the scenario has held is in no state that is to be gone on with.
+/// Makes a panic of a scenario an error with its message, so that the caller can still collect evidence. What the
+/// scenario held may be in a broken state and must not be used further.
 ///
 /// # Errors
 /// The scenario's, or its panic.

@@ -1,4 +1,4 @@
-//! Which addresses of the network are taken, and by whom.
+//! Which addresses of the network are in use, and who owns them.
 
 use local_infrastructure::address::Subnet;
 use std::collections::{BTreeSet, HashMap};
@@ -17,7 +17,7 @@ impl Addresses {
         Self { subnet, taken: BTreeSet::new(), by_owner: HashMap::new(), last: None }
     }
 
-    /// The address that `owner` has or gets. `None`: all are taken.
+    /// The address that `owner` has or gets; `None` if all are in use.
     pub(super) fn reserve(&mut self, owner: &str) -> Option<Ipv4Addr> {
         if let Some(address) = self.by_owner.get(owner) {
             return Some(*address);

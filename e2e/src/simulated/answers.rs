@@ -1,4 +1,4 @@
-//! What a member answers, whichever way it is asked.
+//! A member's answers, both by gRPC and through the JSON gateway.
 
 use super::VERSION;
 use super::ensemble::{Ensemble, Refusal};
@@ -8,13 +8,13 @@ use etcd_client::proto::{
 };
 
 const LEARNER: Refusal = Refusal(9, "etcdserver: rpc not supported for learner");
-/// What etcd says after seven seconds. It is said here at once.
+/// etcd answers this after seven seconds, a simulated member at once.
 const TIMED_OUT: Refusal = Refusal(14, "etcdserver: request timed out");
-/// A database without content, and most bytes that one may have.
+/// The size of an empty database, and the quota, in bytes.
 const DATABASE: i64 = 20_480;
 const QUOTA: i64 = 2 * 1024 * 1024 * 1024;
 
-/// What a member says of itself.
+/// A member's status.
 pub(super) fn status(ensemble: &Ensemble, id: u64) -> PbStatusResponse {
     let leader = ensemble.leader();
     PbStatusResponse {
@@ -41,7 +41,7 @@ pub(super) fn list(ensemble: &Ensemble, id: u64, linearizable: bool) -> Result<P
     Ok(PbMemberListResponse { header, members: members(ensemble) })
 }
 
-/// All members, as a list has them.
+/// All members, in the form of a member list.
 pub(super) fn members(ensemble: &Ensemble) -> Vec<PbMember> {
     let url = |address, port| vec![format!("https://{address}:{port}")];
     let entry = |(id, member): (&u64, &super::ensemble::Member)| PbMember {
@@ -54,7 +54,7 @@ pub(super) fn members(ensemble: &Ensemble) -> Vec<PbMember> {
     ensemble.members().iter().map(entry).collect()
 }
 
-/// A linearizable read. There are no keys.
+/// A linearizable read. The database has no keys.
 pub(super) fn range(ensemble: &Ensemble, id: u64) -> Result<PbRangeResponse, Refusal> {
     may_read(ensemble, id, true)?;
     Ok(PbRangeResponse { header: Some(header(ensemble, id)), ..PbRangeResponse::default() })
@@ -65,7 +65,7 @@ pub(super) fn header(ensemble: &Ensemble, id: u64) -> PbResponseHeader {
     PbResponseHeader { cluster_id, member_id: id, revision: 1, raft_term }
 }
 
-/// A learner answers only about itself, and without a leader nothing is linearizable.
+/// A learner refuses lists and reads, and without a leader nothing is linearizable.
 fn may_read(ensemble: &Ensemble, id: u64, linearizable: bool) -> Result<(), Refusal> {
     match ensemble.leader() {
         _ if is_learner(ensemble, id) => Err(LEARNER),

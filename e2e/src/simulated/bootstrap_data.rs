@@ -1,4 +1,4 @@
-//! What a machine makes of its bootstrap data: who it is to be, and how it becomes that.
+//! What a machine takes from its bootstrap data: which member it becomes, and how.
 
 use anyhow::{Context, Result, bail, ensure};
 use base64::Engine;
@@ -6,7 +6,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
 use std::net::Ipv4Addr;
 
-/// What the bootstrap data of a member say.
+/// The contents of a member's bootstrap data.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct BootstrapData {
     /// Certificate of etcd's CA.
@@ -15,20 +15,20 @@ pub(super) struct BootstrapData {
     pub(super) authority_key: String,
     /// Name of the member.
     pub(super) name: String,
-    /// How it becomes one.
+    /// How the machine becomes a member.
     pub(super) role: Role,
 }
 
 /// How a machine becomes a member.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Role {
-    /// The first one of a new etcd cluster.
+    /// As the first member of a new etcd cluster.
     Init,
-    /// A further one, by one of the members with these addresses.
+    /// As a further member, through one of the members at these addresses.
     Join(Vec<Ipv4Addr>),
 }
 
-/// The parts of a cloud-config that matter here.
+/// The parts of a cloud-config that are used here.
 #[derive(Deserialize)]
 struct CloudConfig {
     #[serde(default)]
@@ -49,7 +49,7 @@ impl BootstrapData {
     /// Reads a cloud-config.
     ///
     /// # Errors
-    /// When it does not make a member of a machine.
+    /// When it is not the cloud-config of a member.
     pub(super) fn read(user_data: &[u8]) -> Result<Self> {
         let config: CloudConfig = serde_yaml::from_slice(user_data).context("the cloud-config")?;
         let file = |path: &str| {
@@ -82,7 +82,7 @@ impl File {
     }
 }
 
-/// The addresses in client URLs, which are separated by commas.
+/// The addresses in a comma-separated list of client URLs.
 fn addresses(urls: &str) -> Result<Vec<Ipv4Addr>> {
     let address = |url: &str| {
         let host = url.strip_prefix("https://").and_then(|rest| rest.rsplit_once(':'));

@@ -5,12 +5,12 @@ use std::net::Ipv4Addr;
 use std::time::Instant;
 use tokio::sync::watch;
 
-/// What a member does.
+/// The state of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
     /// It answers.
     Answers,
-    /// It takes connections, and does not answer.
+    /// It accepts connections, and does not answer.
     Frozen,
     /// Its process is gone.
     Ended,
@@ -21,11 +21,11 @@ pub(super) struct Member {
     pub(super) name: String,
     pub(super) address: Ipv4Addr,
     pub(super) learner: bool,
-    /// Its server follows this, and ends with the entry.
+    /// The member's server follows this, and ends with the entry.
     state: watch::Sender<State>,
 }
 
-/// Why etcd does not do what it is asked: a code of gRPC, and its words.
+/// Why etcd refuses a request: a gRPC code, and the message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Refusal(pub(super) u32, pub(super) &'static str);
 
@@ -45,13 +45,13 @@ pub(super) struct Ensemble {
 }
 
 impl Ensemble {
-    /// A new one, without a member.
+    /// A new etcd cluster, without a member.
     pub(super) fn new() -> Self {
         let (members, begun) = (BTreeMap::new(), Instant::now());
         Self { cluster_id: rand::random(), members, leader: None, term: 1, changes: 3, begun }
     }
 
-    /// Adds a member that has started. Answers its ID, and what its server is to follow.
+    /// Adds a member that has started. Returns its ID, and the state that its server follows.
     pub(super) fn add(&mut self, name: &str, address: Ipv4Addr, learner: bool) -> (u64, watch::Receiver<State>) {
         let (state, follows) = watch::channel(State::Answers);
         let id = rand::random();
@@ -60,7 +60,7 @@ impl Ensemble {
         (id, follows)
     }
 
-    /// Makes a learner a voter, if it is there.
+    /// Makes a learner a voter, if it exists.
     pub(super) fn promote(&mut self, id: u64) {
         if let Some(member) = self.members.get_mut(&id) {
             member.learner = false;
@@ -68,7 +68,7 @@ impl Ensemble {
         }
     }
 
-    /// Removes a member, whose process then ends. etcd refuses what would leave too few that run.
+    /// Removes a member. Its process then ends. As etcd does, refuses if too few running voters would be left.
     pub(super) fn remove(&mut self, id: u64) -> Result<(), Refusal> {
         if !self.members.contains_key(&id) {
             return Err(NOT_FOUND);
@@ -83,7 +83,7 @@ impl Ensemble {
         Ok(())
     }
 
-    /// Has another member lead, if `asked` leads now.
+    /// Makes another member the leader, if `asked` is the leader now.
     pub(super) fn move_leader(&mut self, asked: u64, to: u64) -> Result<(), Refusal> {
         if self.leader != Some(asked) {
             return Err(NOT_LEADER);
@@ -96,7 +96,7 @@ impl Ensemble {
         Ok(())
     }
 
-    /// Has a member do something else.
+    /// Changes the state of a member.
     pub(super) fn set(&mut self, id: u64, state: State) {
         let Some(member) = self.members.get(&id) else { return };
         if member.state.send_replace(state) != state {
@@ -122,12 +122,12 @@ impl Ensemble {
         self.term
     }
 
-    /// Index of the last entry of the log. Somebody writes once a second.
+    /// Index of the last entry of the log. It grows as if a client wrote once a second.
     pub(super) fn index(&self) -> u64 {
         self.changes + self.term + self.begun.elapsed().as_secs()
     }
 
-    /// The other members that a member hears.
+    /// The other members, and whether a member hears them.
     pub(super) fn heard_by(&self, id: u64) -> impl Iterator<Item = (u64, bool)> {
         self.members.iter().filter(move |(other, _)| **other != id).map(|(other, member)| (*other, member.answers()))
     }
@@ -137,7 +137,8 @@ impl Ensemble {
         self.elect();
     }
 
-    /// Who leads goes on to lead; otherwise a voter that answers does, if a quorum of them do.
+    /// The leader stays the leader if it answers. Otherwise, a voter that answers becomes the leader. Both require that
+    /// a quorum of the voters answers.
     fn elect(&mut self) {
         let voters = || self.members.iter().filter(|(_, member)| !member.learner);
         let mut able = voters().filter(|(_, member)| member.answers()).map(|(id, _)| *id).peekable();

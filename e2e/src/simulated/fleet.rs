@@ -19,17 +19,17 @@ use tokio::net::TcpListener;
 use tokio::sync::broadcast::{self, error::RecvError};
 use tokio_rustls::TlsAcceptor;
 
-/// How long a machine takes until etcd begins on it.
+/// How long a machine takes to boot, until etcd starts.
 const BOOTS: Duration = Duration::from_millis(200);
-/// How long a learner takes until it has all data.
+/// How long a learner takes to receive all data.
 const CATCHES_UP: Duration = Duration::from_millis(500);
-/// Changes that may wait to be looked at.
+/// How many changes may wait for their receiver.
 const CHANGES: usize = 16_384;
 
 /// Namespace and name of a machine.
 type Key = (String, String);
 
-/// Machines in the memory of this process: a clone is the same.
+/// The machines in the memory of this process. A clone shares them.
 #[derive(Clone)]
 pub struct Fleet(Arc<Shared>);
 
@@ -52,7 +52,7 @@ struct Machine {
     bootstrap: Option<Bootstrap>,
 }
 
-/// A member and its etcd cluster.
+/// A member, and the etcd cluster that it is in.
 #[derive(Clone)]
 struct Seat {
     ensemble: Arc<Mutex<Ensemble>>,
@@ -60,13 +60,14 @@ struct Seat {
 }
 
 impl Fleet {
-    /// No machine yet. They get their addresses from `subnet`, at which this world has to [answer](super::serve_at).
+    /// A fleet without machines. They get their addresses from `subnet`. This world has to [answer](super::serve_at) at
+    /// them.
     #[must_use]
     pub fn new(subnet: Subnet) -> Self {
         Self::with_learners_for(CATCHES_UP, subnet)
     }
 
-    /// The same, with another time that a learner takes until it has all data.
+    /// The same, with another time that a learner takes to receive all data.
     #[must_use]
     pub fn with_learners_for(catches_up: Duration, subnet: Subnet) -> Self {
         let (by_key, by_address) = (HashMap::new(), HashMap::new());
@@ -75,7 +76,7 @@ impl Fleet {
         Self(Arc::new(Shared { machines: Mutex::new(machines), changes, catches_up }))
     }
 
-    /// Machines to which something happens from now on.
+    /// The machines that change from now on.
     pub fn changes(&self) -> impl Stream<Item = Key> + Send + 'static {
         futures::stream::unfold(self.0.changes.subscribe(), async |mut changes| {
             loop {
@@ -88,7 +89,7 @@ impl Fleet {
         })
     }
 
-    /// Freezes the machines with these addresses, and lets all others go on.
+    /// Freezes the machines with these addresses, and thaws all others.
     pub fn freeze_only(&self, frozen: &BTreeSet<Ipv4Addr>) {
         let mut machines = self.machines();
         if machines.frozen == *frozen {
@@ -106,7 +107,7 @@ impl Fleet {
         self.0.machines.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The first boot of a machine, until it is a voter.
+    /// The first boot of a machine, until its member is a voter.
     async fn boot(self, key: Key, address: Ipv4Addr, user_data: Vec<u8>) {
         let begun = Instant::now();
         tokio::time::sleep(BOOTS).await;
@@ -118,7 +119,7 @@ impl Fleet {
         if let Some(machine) = self.machines().by_key.get_mut(&key) {
             machine.bootstrap = Some(Bootstrap { succeeded: errors.is_empty(), errors, milliseconds });
         }
-        // Nobody listens while the controllers begin again: then they look at all machines.
+        // While the controllers restart, nothing receives this. They then read all machines anyway.
         let _ = self.0.changes.send(key);
     }
 
@@ -129,7 +130,7 @@ impl Fleet {
         let learner = data.role != Role::Init;
         let seat = {
             let mut machines = self.machines();
-            // Destroyed meanwhile.
+            // The machine has been destroyed meanwhile.
             if !machines.by_key.contains_key(key) {
                 return Ok(());
             }
@@ -164,13 +165,13 @@ fn lock(ensemble: &Mutex<Ensemble>) -> MutexGuard<'_, Ensemble> {
     ensemble.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The member's side of TLS, with a certificate of its cluster's CA, which clients have to have as well.
+/// The member's side of TLS, with a certificate of its cluster's CA. Clients have to present one of the same CA.
 fn acceptor(data: &BootstrapData, address: Ipv4Addr) -> Result<TlsAcceptor> {
     let authority = Authority::from_pem(&data.authority, &data.authority_key)?;
     tls::acceptor(&authority.member(&data.name, address)?, Some(&data.authority), &PROTOCOLS)
 }
 
-/// How the owner of a machine's address is called.
+/// The name of a machine as the owner of its address.
 fn owner(namespace: &str, name: &str) -> String {
     format!("machine/{namespace}/{name}")
 }
@@ -202,7 +203,7 @@ impl Hardware for Fleet {
         Ok(())
     }
 
-    /// They are started when they are made.
+    /// Machines start when they are made.
     fn start(&self, _: &str, _: &str) -> machine::Result<()> {
         Ok(())
     }

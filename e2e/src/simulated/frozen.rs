@@ -7,21 +7,21 @@ use std::io::ErrorKind;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 
-/// The frozen machines of a state directory. Such a machine takes connections and never answers.
+/// The frozen machines of a state directory. A frozen machine accepts connections and never answers.
 pub struct Frozen(PathBuf);
 
 impl Frozen {
-    /// Those of `state_dir`.
+    /// The frozen machines of `state_dir`.
     ///
     /// # Errors
-    /// When there can be no directory for them.
+    /// When their directory cannot be made.
     pub fn at(state_dir: &Path) -> Result<Self> {
         let directory = state_dir.join("frozen");
         fs::create_dir_all(&directory).with_context(|| format!("create {}", directory.display()))?;
         Ok(Self(directory))
     }
 
-    /// Freezes the machine with this address. It takes a moment.
+    /// Freezes the machine with this address. This takes effect after a moment.
     ///
     /// # Errors
     /// When it cannot be written.
@@ -40,7 +40,7 @@ impl Frozen {
         }
     }
 
-    /// Addresses of all of them.
+    /// The addresses of all frozen machines.
     pub(super) fn read(&self) -> Result<BTreeSet<Ipv4Addr>> {
         let entries = fs::read_dir(&self.0).context("list frozen machines")?;
         let names = entries.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()));

@@ -1,4 +1,4 @@
-//! What a member serves over HTTP: the JSON gateway, its health, version and metrics.
+//! What a member serves over HTTP: the JSON gateway, and its health, version and metrics.
 
 use super::ensemble::{Ensemble, Refusal};
 use super::{VERSION, answers, metrics};
@@ -109,14 +109,14 @@ fn member(member: &PbMember) -> Value {
     ])
 }
 
-/// An object as the gateway writes it: without what is zero, false or empty.
+/// An object as the gateway writes it: without fields that are zero, false or empty.
 fn object<const N: usize>(fields: [(&str, Value); N]) -> Value {
     let empty = |value: &Value| [json!("0"), json!(""), json!([]), json!(false)].contains(value);
     let fields = fields.into_iter().filter(|(_, value)| !empty(value));
     Value::Object(fields.map(|(name, value)| (name.to_owned(), value)).collect::<Map<_, _>>())
 }
 
-/// Numbers of 64 bits are strings.
+/// The gateway writes numbers of 64 bits as strings.
 fn number(number: &impl ToString) -> Value {
     json!(number.to_string())
 }

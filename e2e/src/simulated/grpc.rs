@@ -1,4 +1,4 @@
-//! What a member serves by gRPC: what changes the membership is asked this way.
+//! What a member serves by gRPC. Requests that change the membership come this way.
 
 use super::answers;
 use super::ensemble::{Ensemble, Refusal};
@@ -9,7 +9,7 @@ use prost::Message;
 pub(super) const CONTENT_TYPE: &str = "application/grpc";
 const MALFORMED: Refusal = Refusal(13, "the request is malformed");
 const UNIMPLEMENTED: Refusal = Refusal(12, "a simulated member does not do this");
-/// Before a message: that it is not compressed, and its length in four bytes.
+/// The length of a message's prefix: whether it is compressed in one byte, and its length in four.
 const PREFIX: usize = 5;
 
 /// `MemberRemoveRequest` and `MoveLeaderRequest`: both name a member.
@@ -26,7 +26,7 @@ struct List {
     linearizable: bool,
 }
 
-/// Answers a call to a method such as `/etcdserverpb.KV/Range`, with its framed message.
+/// Answers a call of a method such as `/etcdserverpb.KV/Range`, with a framed message.
 pub(super) fn answer(ensemble: &mut Ensemble, id: u64, method: &str, body: &[u8]) -> Result<Vec<u8>, Refusal> {
     let message = body.get(PREFIX..).ok_or(MALFORMED)?;
     match method {

@@ -1,14 +1,15 @@
-//! The few metrics that are asked for.
+//! The few metrics that this project reads.
 
 use super::ensemble::Ensemble;
 use std::fmt::Write;
 use std::sync::LazyLock;
 use std::time::Instant;
 
-/// Since when this program runs.
+/// When this program started.
 static BEGUN: LazyLock<Instant> = LazyLock::new(Instant::now);
 
-/// In Prometheus' text form, as etcd serves them among many others. Whoever is heard sends a byte in every millisecond.
+/// The metrics in Prometheus' text form; etcd serves many others too. Each member that is heard sends one byte per
+/// millisecond.
 pub(super) fn text(ensemble: &Ensemble, id: u64) -> String {
     let leads = ensemble.leader() == Some(id);
     let mut text = String::new();

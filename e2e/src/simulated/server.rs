@@ -1,4 +1,4 @@
-//! The server of one member: TLS with certificates on both sides, HTTP/1.1 and HTTP/2.
+//! The server of one member: TLS with certificates on both sides, over HTTP/1.1 and HTTP/2.
 
 use super::ensemble::{Ensemble, Refusal, State};
 use super::{gateway, grpc};
@@ -17,16 +17,16 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
-/// Protocols that a member offers, the best first.
+/// The protocols that a member offers, in order of preference.
 pub(super) const PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
 
-/// A member that serves.
+/// A serving member.
 #[derive(Clone)]
 pub(super) struct Server {
     pub(super) tls: TlsAcceptor,
     pub(super) ensemble: Arc<Mutex<Ensemble>>,
     pub(super) id: u64,
-    /// What the member does: with its process, its listener and its connections end.
+    /// The state of the member. When its process ends, its listener and connections end too.
     pub(super) state: watch::Receiver<State>,
 }
 
@@ -37,10 +37,10 @@ impl Server {
         let mut state = self.state.clone();
         loop {
             tokio::select! {
-                // An error says that the member has been removed.
+                // An error means that the member has been removed.
                 _ = state.wait_for(|state| *state == State::Ended) => return,
                 Ok((stream, _)) = listener.accept() => {
-                    // One that ends with an error is one that the other side has closed.
+                    // An error means that the client has closed the connection.
                     connections.spawn(self.clone().connection(stream));
                 }
                 Some(_) = connections.join_next() => {}
@@ -77,12 +77,12 @@ impl Server {
 
     /// Waits until the machine is not frozen.
     async fn thawed(&mut self) {
-        // An error says that the member has been removed: then its connections end.
+        // An error means that the member has been removed. Then its connections end.
         let _ = self.state.wait_for(|state| *state != State::Frozen).await;
     }
 }
 
-/// The answer to a call by gRPC: its code comes after the message, or in its place.
+/// The answer to a gRPC call. The code comes after the message, or in place of it.
 fn called(answered: Result<Vec<u8>, Refusal>) -> Result<Response<BoxBody<Bytes, Infallible>>> {
     let answer = Response::builder().header(header::CONTENT_TYPE, grpc::CONTENT_TYPE);
     match answered {

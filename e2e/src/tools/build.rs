@@ -1,4 +1,4 @@
-//! Builds a module's programs with Go, into a cache directory named by what they are built from.
+//! Builds a module's programs with Go, into a cache directory that is named after what they are built from.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -13,10 +13,10 @@ use super::module_dir;
 use super::progress::Progress;
 use crate::cache::{self, hexadecimal};
 
-/// Lines of the compiler's output that are kept for the error, should it fail.
+/// How many lines of the compiler's output are kept for an error.
 const KEPT_LINES: usize = 40;
 
-/// Gives the directory with those programs of `module` that are `wanted`, building them if it is not there yet.
+/// Returns the directory with those programs of `module` that are `wanted`. Builds them if it does not exist yet.
 pub(super) fn ensure(module: &Module, wanted: &dyn Fn(&Program) -> bool) -> Result<PathBuf> {
     let version = version(module)?;
     let programs: Vec<&Program> = module.programs.iter().filter(|program| wanted(program)).collect();
@@ -36,7 +36,7 @@ pub(super) fn ensure(module: &Module, wanted: &dyn Fn(&Program) -> bool) -> Resu
     Ok(directory)
 }
 
-/// The pinned version of what `module` exists for, with its `v`.
+/// The pinned version of the module's `source`, with its `v`.
 pub(super) fn version(module: &Module) -> Result<String> {
     let path = module_dir(module).join("go.mod");
     let text = fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
@@ -65,7 +65,7 @@ pub(super) fn go_output(module: &Module, arguments: &[&str]) -> Result<String> {
     String::from_utf8(output.stdout).context("go prints UTF-8")
 }
 
-/// The hash of everything the programs are built from, shortened to what a directory name needs.
+/// The hash of everything the programs are built from, shortened for the name of a directory.
 fn fingerprint(module: &Module, programs: &[&Program], arguments: &[String]) -> Result<String> {
     let mut hash = Sha256::new();
     let mut add = |part: &[u8]| {
@@ -87,7 +87,7 @@ fn fingerprint(module: &Module, programs: &[&Program], arguments: &[String]) -> 
     Ok(hexadecimal(&hash.finalize()[..6]))
 }
 
-/// The pins, and the few programs that are written here.
+/// The pins, and the sources of the few programs that are our own.
 fn sources(directory: &Path) -> Result<Vec<PathBuf>> {
     let entries = fs::read_dir(directory).with_context(|| format!("read {}", directory.display()))?;
     let mut written = Vec::new();
@@ -103,7 +103,7 @@ fn sources(directory: &Path) -> Result<Vec<PathBuf>> {
 
 fn build(module: &Module, version: &str, program: &Program, arguments: &[String], into: &Path) -> Result<()> {
     let mut progress = Progress::start(&format!("{} {version}: {}", module.name, program.name));
-    // Fetches the sources too, which would otherwise look like a build that stands still.
+    // Fetches the sources too. Otherwise fetching would look like a build that makes no progress.
     let list = ["list", "-deps"].into_iter().chain(arguments.iter().map(String::as_str)).chain([program.package]);
     let packages = go_output(module, &Vec::from_iter(list))?.lines().count();
     progress.total(packages);

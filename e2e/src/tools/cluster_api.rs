@@ -1,4 +1,4 @@
-//! Cluster API's managers, in the versions that are supported.
+//! Cluster API's managers, in the supported versions.
 
 use std::path::{Path, PathBuf};
 
@@ -12,31 +12,31 @@ use super::module::{
     Module,
 };
 
-/// Which one is used where nobody chooses.
+/// The variable that chooses the release.
 const CHOICE: &str = "E2E_CLUSTER_API";
 
 /// A supported release of Cluster API, pinned to a patch version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Release {
-    /// The newest whose docker infrastructure can be had: its module has not been published since.
+    /// The newest release whose docker infrastructure is available: no later version of its module has been published.
     V1_14,
-    /// The newest.
+    /// The newest release.
     V1_14_2,
-    /// The one between.
+    /// The minor release between the newest and the oldest.
     V1_13,
-    /// The oldest.
+    /// The oldest supported release.
     V1_12,
 }
 
 impl Release {
-    /// All, by the names that `E2E_CLUSTER_API` takes.
+    /// All releases, by the names that `E2E_CLUSTER_API` takes.
     pub const ALL: [(&str, Self); 4] =
         [("1.14", Self::V1_14), ("1.14.2", Self::V1_14_2), ("1.13", Self::V1_13), ("1.12", Self::V1_12)];
 
     /// The release that `E2E_CLUSTER_API` names; 1.14 if it is not set.
     ///
     /// # Errors
-    /// When it names none that is supported.
+    /// When it names a release that is not supported.
     pub fn chosen() -> Result<Self> {
         let chosen = std::env::var(CHOICE).unwrap_or_default();
         if chosen.is_empty() {
@@ -45,10 +45,10 @@ impl Release {
         Self::named(&chosen).with_context(|| format!("read {CHOICE}"))
     }
 
-    /// The release of a name.
+    /// The release with this name.
     ///
     /// # Errors
-    /// When none has it.
+    /// When there is none.
     pub fn named(name: &str) -> Result<Self> {
         let found = Self::ALL.into_iter().find(|(known, _)| *known == name);
         let names = || Self::ALL.map(|(known, _)| known).join(", ");
@@ -64,7 +64,7 @@ impl Release {
         }
     }
 
-    /// The module of its docker infrastructure, where that can be had.
+    /// The module of its docker infrastructure, if that is available.
     pub(super) fn docker(self) -> Result<&'static Module> {
         match self {
             Self::V1_14 => Ok(&CLUSTER_API_DOCKER),

@@ -1,4 +1,4 @@
-//! This project as it was at an earlier commit: what an upgrade starts from. Built only where a test asks for it.
+//! This project at an earlier commit, which an upgrade starts from. It is built only if a test asks for it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 use crate::cache;
 use crate::process::output;
 
-/// What is built of it: programs, each in a crate of its own name.
+/// The programs that are built, each in a crate of its own name.
 const PROGRAMS: [&str; 2] = ["manager", "etcdadm"];
 
 /// An earlier state of this project.
@@ -42,7 +42,7 @@ impl Earlier {
     }
 }
 
-/// Leaves the programs and the manifests; sources and what cargo has made on the way would only take room.
+/// Leaves the programs and the manifests: the sources and cargo's intermediate files would only take up space.
 fn make(commit: &str, into: &Path) -> Result<()> {
     let (sources, target, programs) = (into.join("sources"), into.join("target"), into.join("programs"));
     unpack(commit, into, &sources)?;
@@ -71,7 +71,7 @@ fn unpack(commit: &str, into: &Path, sources: &Path) -> Result<()> {
     Ok(fs::remove_file(&archive)?)
 }
 
-/// With the cargo that runs the tests, if one does.
+/// Builds with the cargo that runs the tests, if one does.
 fn build(sources: &Path, target: &Path) -> Result<()> {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.current_dir(sources).args(["build", "--quiet", "--locked"]);

@@ -1,4 +1,4 @@
-//! Versions of etcd for machines: built and packed only where one is asked for.
+//! Versions of etcd for machines, built and packed only if a caller asks for them.
 
 use anyhow::Result;
 
@@ -8,13 +8,13 @@ use super::{build, release};
 /// A version of etcd that machines can run. Each is pinned to one patch version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Etcd {
-    /// The oldest that a member can have as a learner.
+    /// The oldest version whose new members join as learners.
     V3_5,
-    /// An earlier patch version of 3.6, from which no member goes to 3.7.
+    /// An earlier patch version of 3.6. A rollout from it to 3.7 is refused.
     V3_6_10,
-    /// The one that [`super::Tools::ensure`] makes: the default of machines, and the management plane's.
+    /// The version that [`super::Tools::ensure`] builds: the default of machines, and the management plane's.
     V3_6,
-    /// The newest.
+    /// The newest version.
     V3_7,
 }
 
@@ -22,7 +22,7 @@ impl Etcd {
     /// All of them, the oldest first.
     pub const ALL: [Self; 4] = [Self::V3_5, Self::V3_6_10, Self::V3_6, Self::V3_7];
 
-    /// One of each minor version, the oldest first.
+    /// One version of each minor release, the oldest first.
     pub const MINORS: [Self; 3] = [Self::V3_5, Self::V3_6, Self::V3_7];
 
     fn module(self) -> &'static Module {
@@ -42,8 +42,8 @@ impl Etcd {
         Ok(build::version(self.module())?.trim_start_matches('v').to_owned())
     }
 
-    /// Packs its release beside the others in [`super::Tools::releases`], building it if it is missing (one to two minutes
-    /// on two cores). Inside a world it must be there.
+    /// Packs its release beside the others in [`super::Tools::releases`], building it if it is missing (one to two
+    /// minutes on two cores). Inside a world it must be there.
     ///
     /// # Errors
     /// When it cannot be built.

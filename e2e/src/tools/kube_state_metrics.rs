@@ -7,7 +7,7 @@ use anyhow::Result;
 use super::build;
 use super::module::KUBE_STATE_METRICS;
 
-/// The program that makes metrics of what the API server has.
+/// The program that makes metrics of the API server's objects.
 #[derive(Debug, Clone)]
 pub struct KubeStateMetrics {
     program: PathBuf,

@@ -1,5 +1,5 @@
-//! Manifests from a module's own directories, once per version: Cluster API's are rendered, others are there as they are
-//! used.
+//! Manifests from a module's own directories, made once per version. Those of Cluster API are rendered; others are used
+//! as they are.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,25 +18,25 @@ use crate::process::output;
 /// File name of a manager's manifests, and the manager's directory in its module.
 pub(super) type Source = (&'static str, &'static str);
 
-/// Those of Cluster API itself.
+/// The sources of Cluster API itself.
 pub(super) const CORE_MANAGERS: [Source; 3] =
     [("core", "core"), ("bootstrap", "bootstrap/kubeadm"), ("control-plane", "controlplane/kubeadm")];
 
-/// The same where the core manager is still at the module's root: up to 1.13.
+/// The same up to 1.13, where the core manager is still at the module's root.
 pub(super) const CORE_MANAGERS_AT_THE_ROOT: [Source; 3] =
     [("core", ""), ("bootstrap", "bootstrap/kubeadm"), ("control-plane", "controlplane/kubeadm")];
 
-/// The docker infrastructure's.
+/// The source of the docker infrastructure.
 pub(super) const DOCKER_MANAGER: [Source; 1] = [("docker", "infrastructure/docker")];
 
-/// The OpenStack infrastructure's.
+/// The source of the OpenStack infrastructure.
 pub(super) const OPENSTACK: [Source; 1] = [("openstack", "")];
 
-/// What a plane of plain processes needs of them; it has no use for Deployments, RBAC and certificates.
+/// The kinds that a plane of plain processes needs. It does not use Deployments, RBAC and certificates.
 const KEPT_KINDS: [&str; 4] =
     ["CustomResourceDefinition", "MutatingWebhookConfiguration", "Namespace", "ValidatingWebhookConfiguration"];
 
-/// Gives the directory with the rendered manifests that belong to what `built` is the directory of.
+/// Returns the directory with the rendered manifests that belong to the programs in `built`.
 pub(super) fn ensure(module: &Module, managers: &[Source], built: &Path, kubectl: &Path) -> Result<PathBuf> {
     beside(module, built, |source, into| {
         for (name, subdirectory) in managers {
@@ -48,7 +48,7 @@ pub(super) fn ensure(module: &Module, managers: &[Source], built: &Path, kubectl
     })
 }
 
-/// The same where nothing is to be rendered: each YAML file of a directory of the module becomes a JSON list of its
+/// The same where nothing has to be rendered: each YAML file of a directory of the module becomes a JSON list of its
 /// documents.
 pub(super) fn ensure_files(module: &Module, subdirectory: &str, built: &Path) -> Result<PathBuf> {
     beside(module, built, |source, into| {
@@ -66,14 +66,14 @@ pub(super) fn ensure_files(module: &Module, subdirectory: &str, built: &Path) ->
     })
 }
 
-/// The directory beside `built` that `write` fills from the module's own one, if it is not there yet.
+/// Returns the directory beside `built`. If it does not exist yet, `write` fills it from the module's own directory.
 fn beside(module: &Module, built: &Path, write: impl FnOnce(&Path, &Path) -> Result<()>) -> Result<PathBuf> {
     let mut name = built.file_name().context("the programs have a directory")?.to_owned();
     name.push("-manifests");
     let directory = built.with_file_name(name);
     let waiting = || eprintln!("{}: another run is writing its manifests; waiting", module.name);
     cache::directory(&directory, waiting, |into| {
-        // It is there already, unless nothing is built from it.
+        // The module has been downloaded already, unless nothing is built from it.
         go_output(module, &["mod", "download", module.source])?;
         let source = go_output(module, &["list", "-m", "-f", "{{.Dir}}", module.source])?;
         write(Path::new(source.trim()), into)

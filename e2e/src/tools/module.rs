@@ -44,7 +44,7 @@ pub(super) const ETCD_3_6: Module = Module {
     tags: "",
 };
 
-/// An earlier patch version of it, for machines.
+/// An earlier patch version of etcd 3.6, for machines.
 pub(super) const ETCD_3_6_10: Module = Module { name: "etcd-3.6.10", ..ETCD_3_6 };
 
 /// etcd 3.5, for machines.
@@ -59,7 +59,7 @@ const ETCD_PROGRAMS: &[Program] = &[
     Program { name: "etcdutl", package: "go.etcd.io/etcd/etcdutl/v3" },
 ];
 
-/// Kubernetes, as far as a management plane needs it.
+/// The parts of Kubernetes that a management plane needs.
 pub(super) const KUBERNETES: Module = Module {
     name: "kubernetes",
     source: "k8s.io/kubernetes",
@@ -79,7 +79,7 @@ const KUBERNETES_VERSION: &[(&str, VersionPart)] = &[
     ("k8s.io/component-base/version.gitMinor", VersionPart::Minor),
 ];
 
-/// What Kubernetes' nodes and control planes are made of.
+/// The programs of Kubernetes' nodes and control planes.
 pub(super) const KUBERNETES_NODE: Module = Module {
     name: "kubernetes-node",
     source: "k8s.io/kubernetes",
@@ -88,7 +88,7 @@ pub(super) const KUBERNETES_NODE: Module = Module {
     tags: "",
 };
 
-/// The same of the release before: what an upgrade starts from.
+/// The same of the previous release, which an upgrade starts from.
 pub(super) const KUBERNETES_NODE_PREVIOUS: Module = Module {
     name: "kubernetes-node-previous",
     source: "k8s.io/kubernetes",
@@ -121,7 +121,7 @@ pub(super) const CONTAINERD: Module = Module {
     tags: "",
 };
 
-/// The judge of histories, which is ours, on etcd's robustness suite.
+/// The judge of histories: our own program, built on etcd's robustness suite.
 pub(super) const ROBUSTNESS: Module = Module {
     name: "robustness",
     source: "go.etcd.io/etcd/tests/v3",
@@ -145,20 +145,20 @@ const CAPD: Program = Program { name: "capd", package: "sigs.k8s.io/cluster-api/
 /// Cluster API's managers.
 pub(super) const CLUSTER_API: Module = managers("cluster-api", MANAGERS);
 
-/// Those of a later patch version.
+/// The same of a later patch version.
 pub(super) const CLUSTER_API_1_14_2: Module = managers("cluster-api-1.14.2", MANAGERS);
 
-/// Those of the version between the newest and the oldest.
+/// The same of the version between the newest and the oldest.
 pub(super) const CLUSTER_API_1_13: Module = managers("cluster-api-1.13", MANAGERS_AT_THE_ROOT);
 
-/// Those of the oldest version that is supported.
+/// The same of the oldest supported version.
 pub(super) const CLUSTER_API_1_12: Module = managers("cluster-api-1.12", MANAGERS_AT_THE_ROOT);
 
 const fn managers(name: &'static str, programs: &'static [Program]) -> Module {
     Module { name, source: "sigs.k8s.io/cluster-api", programs, version_variables: CLUSTER_API_VERSION, tags: "" }
 }
 
-/// Cluster API's program for people.
+/// Cluster API's command-line tool.
 pub(super) const CLUSTERCTL: Module = Module {
     name: "clusterctl",
     source: "sigs.k8s.io/cluster-api",
@@ -167,7 +167,7 @@ pub(super) const CLUSTERCTL: Module = Module {
     tags: "",
 };
 
-/// Cluster API's docker infrastructure. Its module is not the one of the other managers.
+/// Cluster API's docker infrastructure. It is in another module than the other managers.
 pub(super) const CLUSTER_API_DOCKER: Module = Module {
     name: "cluster-api-docker",
     source: "sigs.k8s.io/cluster-api/test",
@@ -176,7 +176,7 @@ pub(super) const CLUSTER_API_DOCKER: Module = Module {
     tags: "",
 };
 
-/// The docker infrastructure of the oldest version that is supported.
+/// The docker infrastructure of the oldest supported version.
 pub(super) const CLUSTER_API_DOCKER_1_12: Module = Module {
     name: "cluster-api-1.12",
     source: "sigs.k8s.io/cluster-api/test",
@@ -204,7 +204,7 @@ const fn of_manifests(name: &'static str, source: &'static str) -> Module {
     Module { name, source, programs: &[], version_variables: &[], tags: "" }
 }
 
-/// Makes metrics of what the API server has.
+/// The program that makes metrics of the API server's objects.
 pub(super) const KUBE_STATE_METRICS: Module = Module {
     name: "kube-state-metrics",
     source: "k8s.io/kube-state-metrics/v2",
@@ -213,8 +213,7 @@ pub(super) const KUBE_STATE_METRICS: Module = Module {
     tags: "",
 };
 
-/// Prometheus' program for people, without the service discoveries that it would speak to clouds with: it only tests
-/// rules here.
+/// Prometheus' command-line tool. It only tests rules here, so it is built without the service discoveries of clouds.
 pub(super) const PROMTOOL: Module = Module {
     name: "promtool",
     source: "github.com/prometheus/prometheus",
@@ -224,7 +223,7 @@ pub(super) const PROMTOOL: Module = Module {
 };
 
 impl Module {
-    /// Arguments of `go build` that every program of this module gets; part of what its hash is made from.
+    /// The arguments of `go build` for every program of this module. They are part of its hash.
     pub(super) fn build_arguments(&self, version: &str) -> Vec<String> {
         let mut link = String::from("-s -w");
         for (variable, part) in self.version_variables {
@@ -249,10 +248,10 @@ impl VersionPart {
     }
 }
 
-/// The version of `module` (with its `v`) that the text of a `go.mod` requires.
+/// The version of `module`, with its `v`, that the text of a `go.mod` requires.
 ///
 /// # Errors
-/// When it is not required there.
+/// When the text does not require the module.
 pub(super) fn required_version<'a>(go_mod: &'a str, module: &str) -> Result<&'a str> {
     go_mod
         .lines()

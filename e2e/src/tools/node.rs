@@ -1,4 +1,4 @@
-//! What Kubernetes' nodes are made of: built only where it is asked for.
+//! The programs of Kubernetes' nodes, built only if a caller asks for them.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use anyhow::Result;
 use super::build;
 use super::module::{CONTAINERD, KUBERNETES_NODE, KUBERNETES_NODE_PREVIOUS, Module};
 
-/// The programs of a node, and of the control plane that it may carry.
+/// The programs of a node, and of the control plane that may run on it.
 #[derive(Debug, Clone)]
 pub struct NodePrograms {
     /// Version of Kubernetes, with its `v`.
@@ -21,9 +21,9 @@ pub struct NodePrograms {
 /// A release of Kubernetes that nodes may have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kubernetes {
-    /// The one that the examples name.
+    /// The release that the examples name.
     Current,
-    /// The one before it: what an upgrade starts from.
+    /// The release before it, which an upgrade starts from.
     Previous,
 }
 

@@ -1,4 +1,5 @@
-//! The CRDs of Cluster API's OpenStack infrastructure. Its manager is not built: without an OpenStack it could do nothing.
+//! The CRDs of Cluster API's OpenStack infrastructure. Its manager is not built: it could do nothing without an
+//! OpenStack.
 
 use std::fs;
 
@@ -8,7 +9,7 @@ use serde_json::Value;
 use super::module::CLUSTER_API_OPENSTACK;
 use super::{Tools, build, manifests};
 
-/// The OpenStack infrastructure, as far as an API server can judge its objects: by its CRDs.
+/// What an API server needs to validate objects of the OpenStack infrastructure.
 #[derive(Debug, Clone)]
 pub struct OpenStackProvider {
     /// Its CRDs.
@@ -19,7 +20,7 @@ impl OpenStackProvider {
     /// Finds the CRDs, fetching the provider's module if they are missing. Inside a world only the former is possible.
     ///
     /// # Errors
-    /// When the module cannot be fetched, or its manifests not be rendered.
+    /// When the module cannot be fetched, or its manifests cannot be rendered.
     pub fn ensure(tools: &Tools) -> Result<Self> {
         let module = &CLUSTER_API_OPENSTACK;
         let built = build::ensure(module, &|_| true)?;
@@ -28,7 +29,7 @@ impl OpenStackProvider {
         let mut crds: Vec<Value> = serde_json::from_slice(&text).with_context(|| format!("read {}", file.display()))?;
         crds.retain(|object| object["kind"] == "CustomResourceDefinition");
         for crd in &mut crds {
-            // Its webhook is not there, and with one version there is nothing to convert.
+            // The webhook does not run, and with only one version there is nothing to convert.
             if let Some(spec) = crd["spec"].as_object_mut() {
                 spec.remove("conversion");
             }

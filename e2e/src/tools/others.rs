@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::module::{CERT_MANAGER, CLUSTER_API_OPERATOR, Module, PROMETHEUS_OPERATOR};
 use super::{build, manifests};
 
-/// A module, where in it the CRDs are, and which of these files are used.
+/// A module, the directory of the CRDs in it, and which of the files there are used.
 type Source = (&'static Module, &'static str, &'static [&'static str]);
 
 const SOURCES: [Source; 3] = [
@@ -25,7 +25,7 @@ const SOURCES: [Source; 3] = [
     (&CLUSTER_API_OPERATOR, "config/crd/bases", &["operator.cluster.x-k8s.io_bootstrapproviders"]),
 ];
 
-/// The CRDs of those kinds of the Prometheus operator, cert-manager and cluster-api-operator of which `config/` has
+/// The CRDs of the Prometheus operator, cert-manager and cluster-api-operator for those kinds of which `config/` has
 /// objects. The modules are fetched if they are missing; inside a world they must be there.
 ///
 /// # Errors

@@ -1,9 +1,10 @@
-//! Says on standard error how far a long step is.
+//! Reports the progress of a long step on standard error.
 
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
-/// On a terminal one line is rewritten this often; elsewhere a new line is a log entry, so they are further apart.
+/// A terminal shows one line, which is rewritten this often. Elsewhere each report is a new line of a log, so reports
+/// are further apart.
 const ON_TERMINAL: Duration = Duration::from_millis(200);
 const IN_LOG: Duration = Duration::from_secs(20);
 
@@ -25,7 +26,7 @@ impl Progress {
         progress
     }
 
-    /// How many steps there are at most: packages that Go has compiled before are not steps.
+    /// The most steps that there can be: packages that Go has compiled before do not count as steps.
     pub(super) fn total(&mut self, total: usize) {
         self.total = total;
     }
@@ -48,7 +49,7 @@ impl Progress {
 
     fn show(&self, line: &str) {
         if self.terminal {
-            // Back to the line's start, and the rest of what stood there goes.
+            // Returns to the start of the line, and clears the rest of what is on it.
             eprint!("\r{line}\x1b[K");
             let _ = std::io::stderr().flush();
         } else {

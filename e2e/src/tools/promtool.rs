@@ -24,10 +24,10 @@ impl Promtool {
         Ok(Self { program: build::ensure(&PROMTOOL, &|_| true)?.join("promtool") })
     }
 
-    /// Checks groups of rules, and runs tests that read them as `rules.yaml`. What it prints.
+    /// Checks groups of rules, and runs tests that read them as `rules.yaml`. Returns what promtool prints.
     ///
     /// # Errors
-    /// When the rules are wrong, or a test fails; the error tells what promtool says.
+    /// When the rules are wrong, or a test fails. The error has promtool's output.
     pub fn test(&self, groups: &Value, tests: &str) -> Result<String> {
         let folder = tempfile::tempdir().context("make a folder")?;
         let (rules, tested) = (folder.path().join("rules.yaml"), folder.path().join("tests.yaml"));

@@ -1,4 +1,4 @@
-//! Packs what was built as upstream packs its releases, for machines to install from.
+//! Packs what was built as upstream packs its releases, for machines to install.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 use super::module::Module;
 use crate::cache::{self, hexadecimal};
 
-/// Gives the release cache with etcd `version` (no `v`) in it, made of the programs in `built`.
+/// Returns the release cache with etcd `version` (no `v`) in it, packed from the programs in `built`.
 pub(super) fn ensure_etcd(module: &Module, built: &Path, version: &str) -> Result<PathBuf> {
     let releases = cache::root()?.join("releases");
     let waiting = || eprintln!("{}: another run is packing its release; waiting", module.name);
@@ -44,10 +44,10 @@ pub(super) fn ensure_etcd(module: &Module, built: &Path, version: &str) -> Resul
     Ok(releases)
 }
 
-/// This computer's architecture in the words of Go, etcd and container images.
+/// This computer's architecture, as Go, etcd and container images name it.
 ///
 /// # Errors
-/// When there is nothing for it.
+/// When etcd has no release for it.
 pub fn architecture() -> Result<&'static str> {
     match std::env::consts::ARCH {
         "x86_64" => Ok("amd64"),

@@ -1,7 +1,7 @@
-//! The control groups of what a world runs in containers.
+//! The control groups of the containers in a world.
 //!
-//! They belong to the computer. When a world has ended its groups are still there; and a process that is frozen would not
-//! end at all, because in cgroups of version 1 not even `SIGKILL` reaches it.
+//! They belong to the computer, so they still exist when their world has ended. A frozen process would not even end,
+//! because in cgroups of version 1 not even `SIGKILL` reaches it.
 
 use crate::until::until;
 use anyhow::{Context, Result, ensure};
@@ -11,13 +11,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 const ROOT: &str = "/sys/fs/cgroup";
-/// Beginning of their names.
+/// What the names of the groups begin with.
 const PREFIX: &str = "etcdadm-e2e";
-/// How long killed processes may take to go once they are not frozen any more.
+/// How long killed processes may take to end once they are thawed.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Name of the group that everything of a world goes into, if this is the id of the process outside. That is an id among
-/// those of its namespace only, and control groups have no namespaces here.
+/// Name of the group for everything in a world, from the ID of the process outside. The name includes the PID
+/// namespace: the ID is unique only in there, and control groups have no namespaces here.
 ///
 /// # Errors
 /// When there is no `/proc`.
@@ -26,15 +26,15 @@ pub(super) fn name(outside: u32) -> Result<String> {
     Ok(format!("{PREFIX}-{namespace}-{outside}"))
 }
 
-/// Lets every frozen process of the group go on, so that it can be killed.
+/// Thaws every frozen process of the group, so that it can be killed.
 pub(super) fn thaw(name: &str) {
     of_name(name).iter().for_each(|group| thaw_all(group));
 }
 
-/// Removes the group, whose processes are being killed, with all groups in it.
+/// Removes the group and all groups in it. Its processes are being killed already.
 ///
 /// # Errors
-/// When processes of it don't go.
+/// When processes of the group do not end.
 pub(super) async fn remove(name: &str) -> Result<()> {
     until(format!("control group {name} is removed"), PATIENCE, async || {
         for group in of_name(name) {
@@ -48,7 +48,7 @@ pub(super) async fn remove(name: &str) -> Result<()> {
     .await
 }
 
-/// Removes what worlds have left whose process outside was killed before it could.
+/// Removes the groups of worlds whose process outside was killed before it could do so.
 ///
 /// # Errors
 /// As for [`remove`] and [`name`].
@@ -81,13 +81,13 @@ fn directories(parent: &Path) -> Vec<PathBuf> {
 }
 
 fn thaw_all(group: &Path) {
-    // Whichever of the two there is: in these directories only the kernel makes files.
+    // Only one of these files exists, and the other is not created: only the kernel makes files in these directories.
     let _ = fs::write(group.join("freezer.state"), "THAWED");
     let _ = fs::write(group.join("cgroup.freeze"), "0");
     directories(group).iter().for_each(|child| thaw_all(child));
 }
 
-/// The innermost first. One that has processes stays.
+/// Innermost groups first. A group with processes stays.
 fn remove_all(group: &Path) {
     directories(group).iter().for_each(|child| remove_all(child));
     let _ = fs::remove_dir(group);

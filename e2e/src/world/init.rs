@@ -13,7 +13,8 @@ pub(super) fn run() -> Result<ExitCode> {
     setup::mounts()?;
     setup::network()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("start tokio")?;
-    // Listening starts before there is anyone to pass signals to: a first process ignores those it does not listen for.
+    // Listen before there is a program to pass signals to: the first process of a PID namespace ignores all other
+    // signals.
     let streams = {
         let _inside = runtime.enter();
         [Signal::INT, Signal::TERM, Signal::HUP].map(|asked| (asked, signal(SignalKind::from_raw(asked.as_raw()))))
@@ -28,14 +29,14 @@ pub(super) fn run() -> Result<ExitCode> {
         let mut stream = stream.with_context(|| format!("listen for {asked:?}"))?;
         runtime.spawn(async move {
             while stream.recv().await.is_some() {
-                // It may be gone already; then this process is about to end as well.
+                // The program may be gone already. Then this process is about to end as well.
                 let _ = kill_process(child, asked);
             }
         });
     }
     std::thread::spawn(move || runtime.block_on(std::future::pending::<()>()));
 
-    // Every orphan of the world becomes a child of this process. Collecting them is what a first process is for.
+    // Every orphan of the world becomes a child of this process, which has to reap it.
     loop {
         let Some((pid, status)) = wait(WaitOptions::empty()).context("wait for the program")? else {
             continue;

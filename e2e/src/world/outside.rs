@@ -26,7 +26,8 @@ const NAMESPACES: [&str; 3] = ["--net", "--mount", "--pid"];
 pub(super) fn enter(prepare: impl FnOnce(&Tools) -> Result<()>) -> Result<ExitCode> {
     let tools = Tools::ensure()?;
     prepare(&tools)?;
-    // Fetched now, because inside there is no network. Not every program that enters a world starts machines.
+    // Fetched now, because inside there is no network. A failure is only a warning: not every program here starts
+    // machines.
     if let Err(error) = systemctl(&cache::root()?) {
         eprintln!("machines will not start: no systemctl for them: {error}");
     }
@@ -72,7 +73,8 @@ async fn run(program: &Path, logs: &Path, tools: &Tools, cgroup: &str) -> Result
         .env(TOOLS, serde_json::to_string(tools)?)
         .env("PATH", search_path())
         .stdin(if crate::scenarios::are_read_from_stdin() { Stdio::inherit() } else { Stdio::null() })
-        // A terminal sends Ctrl-C to its whole foreground group. In a group of its own the world gets it once, from here.
+        // A terminal sends Ctrl-C to its whole foreground group. In a group of its own, the world gets it once, from
+        // this process.
         .process_group(0)
         .kill_on_drop(true)
         .spawn()
@@ -85,7 +87,7 @@ async fn run(program: &Path, logs: &Path, tools: &Tools, cgroup: &str) -> Result
         _ = hang_up.recv() => Signal::HUP,
     };
     if let Some(init) = child.id().and_then(first_child) {
-        // It may have ended in this moment; then there is nobody to tell, and the wait below ends at once.
+        // The world may just have ended. Then the signal has no receiver, and the wait below ends immediately.
         let _ = kill_process(init, asked);
     }
     tokio::select! {
@@ -104,7 +106,7 @@ fn exit_code(status: ExitStatus) -> u8 {
     code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)
 }
 
-/// Whether namespaces can be made as they are: by root that has not been stripped of the right to.
+/// Whether this process can make namespaces as it is: as root, without having been stripped of the capability.
 fn is_privileged() -> Result<bool> {
     const CAP_SYS_ADMIN: u64 = 1 << 21;
     let status = fs::read_to_string("/proc/self/status").context("read /proc/self/status")?;
@@ -152,7 +154,7 @@ fn make_log_directory(program: &Path) -> Result<PathBuf> {
     if fs::create_dir_all(&directory).is_ok() {
         return Ok(directory);
     }
-    // Another user's target directory, most likely.
+    // Most likely, the target directory belongs to another user.
     let directory = std::env::temp_dir().join("e2e-logs").join(name);
     fs::create_dir_all(&directory).with_context(|| format!("create {}", directory.display()))?;
     Ok(directory)

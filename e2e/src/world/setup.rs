@@ -1,4 +1,4 @@
-//! What a new world is furnished with.
+//! Sets up a new world.
 
 use std::fs;
 use std::io::Write;
@@ -10,7 +10,7 @@ use rustix::mount::{MountFlags, mount};
 use super::{ADDRESS, BRIDGE, PREFIX_LENGTH, STATE, has_ipv6};
 use local_infrastructure::address::{IpFamily, PREFIX_LENGTH_OF_IPV6};
 
-/// A `/run` of its own, in memory and writable for whoever is root in here.
+/// A `/run` of the world's own, in memory and writable for root of the world.
 pub(super) fn mounts() -> Result<()> {
     mount("tmpfs", "/run", "tmpfs", MountFlags::empty(), c"mode=0755").context("mount a /run for the world")?;
     // `ip netns` keeps its names in the first, iptables its lock in the second.

@@ -19,13 +19,13 @@ const DELETION: &str = include_str!("../../../config/admission/etcdcluster-delet
 const PLACEHOLDER: &str = "https://placeholder.invalid:2379";
 const ONE: &str = "https://10.0.0.1:2379";
 const TWO: &str = "https://10.0.0.2:2379";
-/// A policy is in force a moment after it was written.
+/// A policy takes effect a moment after it is written.
 const SOON: Duration = Duration::from_secs(20);
-/// Who the garbage collector is: a kube-controller-manager with --use-service-account-credentials, and one without.
+/// The users of the garbage collector: with --use-service-account-credentials of kube-controller-manager, and without.
 const GARBAGE_COLLECTORS: [&str; 2] =
     ["system:serviceaccount:kube-system:generic-garbage-collector", "system:kube-controller-manager"];
 
-/// A KubeadmControlPlane without Cluster API's schema and webhooks, which have no say in this.
+/// A KubeadmControlPlane without Cluster API's schema and webhooks, which do not matter here.
 fn control_planes() -> Value {
     let any = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
     let version = |name: &str| {
@@ -55,7 +55,7 @@ impl ControlPlane {
         Ok(self.0.patch("kept", &PatchParams::default(), &Patch::Merge(body)).await?)
     }
 
-    /// Sets one list after another, and answers what is there in the end.
+    /// Sets one list after another, and returns the list in the end.
     async fn after(&self, first: &[&str], then: &Value) -> Result<Value> {
         self.patch(&endpoints(first)).await?;
         let object = self.patch(then).await?;
@@ -120,7 +120,7 @@ pub(crate) async fn a_begun_etcd_is_not_deleted_without_a_word(server: &Server) 
     let confirm =
         |name: Value| json!({"metadata": {"annotations": {"etcdcluster.cluster.x-k8s.io/confirm-deletion": name}}});
     let begun = json!({"status": {"initialized": true}});
-    // One that has not begun has nothing to lose.
+    // One that has not begun has no data to lose.
     accepted(server.create(&etcd).await?)?;
     accepted(delete(&server.client, "begun", None).await?)?;
 
@@ -151,12 +151,12 @@ pub(crate) async fn a_begun_etcd_is_not_deleted_without_a_word(server: &Server) 
     }
     accepted(server.patch(&etcd, "", &confirm(json!("begun"))).await?)?;
     accepted(delete(&server.client, "begun", None).await?)?;
-    // What is being deleted may be deleted again.
+    // An object that is being deleted may be deleted again.
     accepted(server.patch(&etcd, "", &confirm(Value::Null)).await?)?;
     accepted(delete(&server.client, "begun", None).await?)?;
     accepted(server.patch(&etcd, "", &json!({"metadata": {"finalizers": null}})).await?)?;
 
-    // After a move the annotation alone is left of its life.
+    // After a move, only the annotation shows that etcd has begun.
     let mut moved = cluster("moved", &json!({"replicas": 3}));
     moved["metadata"]["annotations"] = json!({"etcdcluster.cluster.x-k8s.io/cluster-id": "1c0ffee"});
     accepted(server.create(&moved).await?)?;
@@ -164,7 +164,8 @@ pub(crate) async fn a_begun_etcd_is_not_deleted_without_a_word(server: &Server) 
     accepted(server.patch(&moved, "", &confirm(json!("moved"))).await?)?;
     accepted(delete(&server.client, "moved", None).await?)?;
 
-    // clusterctl takes it away, marked and paused, when it has made it again elsewhere: neither of the two alone is enough.
+    // When clusterctl has created the object at the target, it deletes the one at the source, marked and paused.
+    // Neither of the two alone is enough.
     let taken = cluster("taken", &json!({"replicas": 3}));
     accepted(server.create(&taken).await?)?;
     let paused = |status: &str, reason: &str| {
@@ -184,7 +185,7 @@ pub(crate) async fn a_begun_etcd_is_not_deleted_without_a_word(server: &Server) 
     accepted(server.patch(&taken, "/status", &paused("True", "Paused")).await?)?;
     accepted(delete(&server.client, "taken", None).await?)?;
 
-    // Somebody has replaced the object while it was paused: the status alone tells.
+    // The object was replaced while it was paused, so only the status shows that etcd has begun.
     let replaced = cluster("replaced", &json!({"replicas": 3}));
     accepted(server.create(&replaced).await?)?;
     accepted(server.patch(&replaced, "/status", &json!({"status": {"clusterID": "1c0ffee"}})).await?)?;
@@ -194,7 +195,7 @@ pub(crate) async fn a_begun_etcd_is_not_deleted_without_a_word(server: &Server) 
     Ok(())
 }
 
-/// Deletes an EtcdCluster, or all with "", as a person or as `user`.
+/// Deletes an EtcdCluster, or all of them if `name` is empty, as a person or as `user`.
 async fn delete(client: &Client, name: &str, user: Option<&str>) -> Result<Result<Value, String>> {
     let uri = format!("/apis/etcdcluster.cluster.x-k8s.io/v1beta1/namespaces/default/etcdclusters/{name}");
     let mut request = Request::delete(uri.trim_end_matches('/'));

@@ -1,4 +1,4 @@
-//! The real cloud-init reads bootstrap data: as a template, and by its schema.
+//! The real cloud-init reads bootstrap data: it renders the template, and validates the result by its schema.
 
 use anyhow::{Context, Result, ensure};
 use api::EtcdadmConfigSpec;
@@ -9,10 +9,10 @@ use serde_json::{Value, json};
 use std::path::Path;
 use std::process::Command;
 
-/// Literal everywhere but in commands.
+/// It stays literal everywhere except in commands.
 const INSTANCE_DATA: &str = "{{ ds.meta_data }}";
 const HOST_NAME: &str = "host-7";
-/// Texts that a template engine, YAML or a shell would like to have for themselves.
+/// Texts that have a special meaning to a template engine, YAML or a shell.
 const NASTY: [&str; 9] = [
     INSTANCE_DATA,
     "{{ .State.Running }}",
@@ -25,7 +25,7 @@ const NASTY: [&str; 9] = [
     "$HOME `id` $(id)",
 ];
 
-/// Minimal and full data, to initialize and to join, in both forms of cloud-config.
+/// Minimal and full data, for initializing and for joining, in both forms of cloud-config.
 pub(crate) fn accepts_the_bootstrap_data() -> Result<()> {
     let directory = tempfile::tempdir()?;
     let init = Role::Init { not_after: Timestamp::MAX };
@@ -48,7 +48,7 @@ pub(crate) fn accepts_the_bootstrap_data() -> Result<()> {
     Ok(())
 }
 
-/// The document after cloud-init's template engine, and once its schema has been checked.
+/// The document as cloud-init's template engine renders it, after its schema has been checked.
 fn as_cloud_init_sees_it(directory: &Path, name: &str, role: &Role, spec: &EtcdadmConfigSpec) -> Result<Value> {
     let authority = authority()?;
     let secrets = SecretValues::default();
@@ -56,7 +56,7 @@ fn as_cloud_init_sees_it(directory: &Path, name: &str, role: &Role, spec: &Etcda
         Bootstrap { member: "demo-etcd-0", role, authority: &authority, spec, max_learners: None, secrets: &secrets };
     let data = directory.join(format!("{name}.txt"));
     let mut rendered = render(&bootstrap)?.value;
-    // The docker provider has no template engine, so what is made for it is not a template.
+    // The docker provider has no template engine, so its data is not a template.
     if rendered.starts_with("## template: jinja\n") {
         std::fs::write(&data, rendered)?;
         let instance = directory.join("instance-data.json");
@@ -70,7 +70,7 @@ fn as_cloud_init_sees_it(directory: &Path, name: &str, role: &Role, spec: &Etcda
     serde_yaml::from_str(&rendered).context("it is no YAML")
 }
 
-/// Runs cloud-init. It says some of what it finds on standard error, and ends with 0 all the same.
+/// Runs cloud-init. It reports some problems only on standard error, with exit code 0.
 fn cloud_init(arguments: &[&str]) -> Result<String> {
     let out = Command::new("cloud-init").args(arguments).output().context("run cloud-init")?;
     let said = String::from_utf8_lossy(&out.stderr);
@@ -78,7 +78,7 @@ fn cloud_init(arguments: &[&str]) -> Result<String> {
     Ok(String::from_utf8(out.stdout)?)
 }
 
-/// Every nasty text is where it belongs, to the letter; and instance data is filled in where it may be.
+/// Every text arrives unchanged where it belongs, and instance data is filled in where it may be.
 fn arrives(document: &Value, spec: &EtcdadmConfigSpec, templated: bool) -> Result<()> {
     let commands: Vec<&str> =
         document["runcmd"].as_array().context("no runcmd")?.iter().filter_map(Value::as_str).collect();
@@ -100,7 +100,7 @@ fn simple(mut spec: Value) -> Value {
 }
 
 fn full(with_users: bool) -> Value {
-    // In a command, a path into instance data is what its author wants it to be.
+    // In a command, the author decides what a path into instance data means.
     let texts = NASTY.iter().filter(|text| **text != INSTANCE_DATA);
     let mut commands: Vec<String> = texts
         .map(|text| {

@@ -1,5 +1,5 @@
-//! The folders of `config/`: kubectl renders each of them, a real API server takes what comes of it, and roles permit what they
-//! say.
+//! The folders of `config/`: kubectl renders each of them, a real API server accepts the result, and roles permit what
+//! they say.
 
 use crate::server::{Server, try_create};
 use anyhow::{Context, Result, ensure};
@@ -18,18 +18,18 @@ use std::time::Duration;
 
 const VIEW: &str = include_str!("../../../config/rbac/people/view_role.yaml");
 const EDIT: &str = include_str!("../../../config/rbac/people/edit_role.yaml");
-/// Our resources, as [`may`] takes them.
+/// Our resources, in the form of [`may`].
 const ETCD: &str = "etcdcluster.cluster.x-k8s.io/etcdclusters";
 const TEMPLATE: &str = "bootstrap.cluster.x-k8s.io/etcdadmconfigtemplates";
 const CONFIG: &str = "bootstrap.cluster.x-k8s.io/etcdadmconfigs";
-/// A binding is in force a moment after it was written.
+/// A binding takes effect a moment after it is written.
 const SOON: Duration = Duration::from_secs(20);
-/// Kinds of cluster-api-operator, cert-manager and the Prometheus operator, whose CRDs are not ours, and the folders that
-/// have some.
+/// Kinds of cluster-api-operator, cert-manager and the Prometheus operator, whose CRDs are not ours. Then the folders
+/// that contain such objects.
 const OF_OTHERS: [&str; 6] =
     ["BootstrapProvider", "Certificate", "Issuer", "PrometheusRule", "ScrapeConfig", "ServiceMonitor"];
 const WITH_THEM: [&str; 2] = ["cert-manager", "prometheus"];
-/// What is applied as a file, and is of no folder that kustomize knows.
+/// Files that are applied one by one, and are in no folder of kustomize.
 const SAMPLES: [&str; 2] = [
     include_str!("../../../config/operator/bootstrapprovider.yaml"),
     include_str!("../../../config/prometheus/samples/etcd-scrape-config.yaml"),
@@ -41,7 +41,7 @@ pub(crate) async fn every_folder_is_accepted(server: &Server) -> Result<()> {
         let name = folder.file_name().unwrap_or_default().display().to_string();
         let documents = documents_of(server, &folder).await.with_context(|| name.clone())?;
         ensure!(!documents.is_empty(), "{name} is empty");
-        // Cluster API takes one extension that updates Machines: with ours, nobody could have another.
+        // Cluster API accepts one extension that updates Machines. If we registered ours, no other could be used.
         let has = |kind: &str| documents.iter().any(|document| document["kind"] == kind);
         ensure!(!has("ExtensionConfig"), "{name} registers an extension");
         make_namespaces(server, &documents).await?;
@@ -57,8 +57,8 @@ pub(crate) async fn every_folder_is_accepted(server: &Server) -> Result<()> {
     Ok(())
 }
 
-/// Their own CRDs judge them: each is accepted as it stands, and refused with a field that is none. Otherwise the CRDs
-/// would let everything pass.
+/// The CRDs of the other projects judge these objects. Each object is accepted as it is, and refused with an unknown
+/// field: otherwise, the CRDs would accept anything.
 pub(crate) async fn objects_for_others_are_what_they_take(server: &Server) -> Result<()> {
     let mut judged = SAMPLES.map(documents).into_iter().collect::<Result<Vec<_>>>()?.concat();
     for folder in folders()?.iter().filter(|folder| WITH_THEM.iter().any(|name| folder.ends_with(name))) {
@@ -80,14 +80,14 @@ pub(crate) async fn objects_for_others_are_what_they_take(server: &Server) -> Re
     Ok(())
 }
 
-/// What kustomize makes of a folder.
+/// The documents that kustomize makes of a folder.
 async fn documents_of(server: &Server, folder: &Path) -> Result<Vec<Value>> {
     let mut kustomize = Command::new(&server.kubectl);
     kustomize.arg("kustomize").arg(folder);
     documents(&output_of(kustomize).await?)
 }
 
-/// Makes the namespaces of these documents: without them, the server would not even look.
+/// Makes the namespaces of these documents. Without them, the server would refuse the documents unread.
 async fn make_namespaces(server: &Server, documents: &[Value]) -> Result<()> {
     let names = documents.iter().filter_map(|document| document.pointer("/metadata/namespace")?.as_str());
     for name in BTreeSet::from_iter(names) {
@@ -97,7 +97,7 @@ async fn make_namespaces(server: &Server, documents: &[Value]) -> Result<()> {
     Ok(())
 }
 
-/// To kustomize, a patch whose target does not exist is not a mistake.
+/// kustomize does not report a patch whose target does not exist.
 fn shows_a_certificate_that_is_verified(documents: &[Value]) -> Result<()> {
     let of = |kind: &str| {
         let found = documents.iter().find(|document| document["kind"] == kind);
@@ -116,7 +116,7 @@ fn shows_a_certificate_that_is_verified(documents: &[Value]) -> Result<()> {
     Ok(())
 }
 
-/// Those that kustomize knows.
+/// The folders that kustomize can render.
 fn folders() -> Result<Vec<PathBuf>> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../config");
     let mut folders = Vec::new();
@@ -129,7 +129,7 @@ fn folders() -> Result<Vec<PathBuf>> {
     Ok(folders)
 }
 
-/// kubectl, about to apply a file (`-f`) or a folder (`-k`).
+/// A kubectl command that applies a file (`-f`) or a folder (`-k`).
 fn apply_from(server: &Server, option: &str, path: &Path) -> Command {
     let mut apply = Command::new(&server.kubectl);
     apply.arg("--kubeconfig").arg(&server.kubeconfig);
@@ -137,7 +137,8 @@ fn apply_from(server: &Server, option: &str, path: &Path) -> Command {
     apply
 }
 
-/// Whoever may look sees everything of ours and changes nothing; whoever may change does not do what the manager does.
+/// With the view role, a user reads all our objects and changes nothing. With the edit role, a user does not get the
+/// manager's permissions.
 pub(crate) async fn people_may_look_or_change(server: &Server) -> Result<()> {
     for (role, manifest) in [("capi-etcdadm-view", VIEW), ("capi-etcdadm-edit", EDIT)] {
         apply(&server.client, manifest).await?;
@@ -167,7 +168,7 @@ pub(crate) async fn people_may_look_or_change(server: &Server) -> Result<()> {
     Ok(())
 }
 
-/// The roles that Kubernetes comes with permit nothing of ours, until `config/aggregate-to-people` is applied.
+/// Kubernetes' own roles permit nothing of ours, until `config/aggregate-to-people` is applied.
 pub(crate) async fn kubernetes_own_roles_take_ours_in(server: &Server) -> Result<()> {
     let own = ["view", "edit", "admin"];
     for role in own {
@@ -210,7 +211,7 @@ async fn bind(server: &Server, role: &str) -> Result<()> {
     apply_object(&server.client, &binding).await.map(drop)
 }
 
-/// Waits until a user may do something.
+/// Waits until a user has a permission.
 async fn until_may(server: &Server, user: &str, verb: &str, resource: &str) -> Result<()> {
     until(format!("{user} may {verb} {resource}"), SOON, async || {
         Ok(may(server, user, verb, resource).await?.then_some(()))
@@ -218,7 +219,7 @@ async fn until_may(server: &Server, user: &str, verb: &str, resource: &str) -> R
     .await
 }
 
-/// Whether a user may do something in namespace default. `resource`: `GROUP/PLURAL`, or `GROUP/PLURAL/SUBRESOURCE`.
+/// Whether a user has a permission in namespace default. `resource`: `GROUP/PLURAL`, or `GROUP/PLURAL/SUBRESOURCE`.
 async fn may(server: &Server, user: &str, verb: &str, resource: &str) -> Result<bool> {
     let parts: Vec<&str> = resource.split('/').collect();
     let review: SubjectAccessReview = serde_json::from_value(json!({"metadata": {}, "spec": {

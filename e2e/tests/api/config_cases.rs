@@ -1,4 +1,4 @@
-//! What an EtcdadmConfig may not say. The same goes for a template of it, and for `etcdadmConfigSpec`.
+//! What an EtcdadmConfig must not contain. The same applies to a template of it, and to `etcdadmConfigSpec`.
 
 #![expect(clippy::needless_pass_by_value, reason = "so that a case reads like a document")]
 
@@ -40,7 +40,7 @@ fn secret() -> Value {
     json!({"secret": {"name": "files", "key": "a"}})
 }
 
-/// The fields are below the spec of a config, wherever that is.
+/// The fields are below the spec of a config, whichever object that spec is in.
 pub(crate) fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
     let mut case = |at: &'static str, says: &'static str, wrong: Value, right: Value| {

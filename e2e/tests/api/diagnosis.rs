@@ -1,4 +1,4 @@
-//! `kubectl etcdcluster doctor`, `report` and `logs`, the program itself: what they read of a real API server.
+//! The programs `kubectl etcdcluster doctor`, `report` and `logs`: what they read from a real API server.
 
 use crate::etcd_cases::cluster;
 use crate::kubelet::Kubelet;
@@ -14,12 +14,12 @@ use serde_json::{Value, json};
 use std::path::Path;
 use std::time::Duration;
 
-/// What `config/namespaced` makes a Role.
+/// The manager's ClusterRole, of which `config/namespaced` makes a Role.
 const ROLE: &str = include_str!("../../../config/rbac/manager_role.yaml");
-/// The API server knows of a new binding a moment later.
+/// The API server uses a new binding after a moment.
 const SOON: Duration = Duration::from_secs(20);
 
-/// What must not be in a report. It looks like what it is: a key.
+/// A text that must not be in a report. It looks like a key.
 const SECRET: &str = "Zq7Kx0pV3mT9wYb2RsLe5NuHdJ8cAf1G";
 
 pub(crate) async fn doctor_says_what_is_wrong_before_and_after_an_apply(server: &Server) -> Result<()> {
@@ -61,8 +61,8 @@ pub(crate) async fn doctor_says_what_is_wrong_before_and_after_an_apply(server: 
     Ok(())
 }
 
-/// Of two managers for one namespace each, the one of this namespace is asked about, whose Role counts nowhere else. Who may
-/// look into that namespace alone sees it too.
+/// There are two managers, each for one namespace. The doctor judges the one of this namespace; its Role does not count
+/// in the other. A user who may read only that namespace gets the same result.
 pub(crate) async fn doctor_judges_the_manager_of_the_namespace(server: &Server) -> Result<()> {
     cluster_api(server).await?;
     let (without, with) = ("doctor-a", "doctor-b");
@@ -174,7 +174,8 @@ pub(crate) async fn logs_say_where_to_look_without_a_manager(server: &Server) ->
     Ok(())
 }
 
-/// Lines about this EtcdCluster alone, of the Pods that are the manager's alone; and a log that cannot be had is named.
+/// Prints only lines about this EtcdCluster, from the manager's Pods only. If a log cannot be read, its name is
+/// printed.
 pub(crate) async fn logs_are_those_of_the_managers_pods(server: &Server) -> Result<()> {
     cluster_api(server).await?;
     accepted(server.create(&cluster("told", &json!({}))).await?)?;
@@ -215,7 +216,7 @@ pub(crate) async fn logs_are_those_of_the_managers_pods(server: &Server) -> Resu
     Ok(())
 }
 
-/// A Cluster that names the EtcdCluster of its own name.
+/// A Cluster that names the EtcdCluster of the same name.
 fn named_cluster(name: &str) -> Value {
     let annotations = json!({"etcdcluster.cluster.x-k8s.io/managed-external-etcd": name});
     json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "spec": {},

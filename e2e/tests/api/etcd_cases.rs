@@ -1,4 +1,4 @@
-//! What an EtcdCluster may not say.
+//! What an EtcdCluster must not contain.
 
 #![expect(clippy::needless_pass_by_value, reason = "so that a case reads like a document")]
 
@@ -14,7 +14,7 @@ pub(crate) fn cluster(name: &str, change: &Value) -> Value {
     object("EtcdCluster", name, &merged(&spec, change))
 }
 
-/// A name with so many characters.
+/// A name with this many characters.
 fn named(length: usize) -> Value {
     json!({"metadata": {"name": "n".repeat(length)}})
 }
@@ -208,7 +208,7 @@ pub(crate) fn cases() -> Vec<Case> {
             json!({"spec": {"rolloutAfter": "tomorrow"}}),
             json!({"spec": {"rolloutAfter": "2026-11-23T04:00:00Z"}}),
         ),
-        // More digits than our types read.
+        // More digits than our types accept.
         Case::new(
             "spec.rolloutAfter",
             "must be a time",

@@ -1,5 +1,6 @@
-//! The files of `examples/`: a real API server takes every document, with the CRDs and the webhooks of Cluster API and of its
-//! docker infrastructure, and with the CRDs of its OpenStack infrastructure; and the documents of a file belong together.
+//! The files of `examples/`. A real API server accepts every document, with the CRDs and the webhooks of Cluster API
+//! and its docker infrastructure, and with the CRDs of its OpenStack infrastructure. Also, the documents of a file
+//! belong together.
 
 use crate::server::try_create;
 use anyhow::{Context, Result, ensure};
@@ -23,12 +24,12 @@ const ANY: &str = "config/release/cluster-template.yaml";
 /// A template of a release, and the example that it is a copy of.
 const RELEASED: &str = "out/release/cluster-template-docker.yaml";
 const TEMPLATE: &str = "examples/docker/cluster-template.yaml";
-/// What nothing refers to: it refers to others, or selects.
+/// Kinds that no other document refers to: they refer to others, or select them.
 const ROOTS: [&str; 3] = ["Cluster", "MachineDeployment", "MachineHealthCheck"];
 
 /// A document of an example.
 struct Document {
-    /// As it is written: a decoder would lose what the server should refuse, such as a key that is there twice.
+    /// The document as it is written. A decoder would lose what the server should refuse, such as a duplicate key.
     text: String,
     value: Value,
     kind: String,
@@ -40,7 +41,7 @@ pub(crate) async fn every_document_is_accepted(world: &World) -> Result<()> {
     let crds = [crds()?, OpenStackProvider::ensure(world.tools())?.crds].concat();
     let options = PlaneOptions { crds, users: vec![CAPD.to_owned()], ..PlaneOptions::default() };
     let mut plane = Plane::start(world, options).await?;
-    // It connects to Docker only when it has something to do, and nothing is stored here.
+    // The manager connects to Docker only when it has something to do, and nothing is stored here.
     let capd = AnotherManager { user: CAPD, program: &provider.capd, manifests: &provider.manifests };
     let _capd = plane.start_another(world, &capd).await?;
     let client = plane.client();
@@ -91,7 +92,7 @@ pub(crate) fn the_documents_of_a_file_belong_together() -> Result<()> {
     Ok(())
 }
 
-/// Whether neither the first node nor a later one fails because a single endpoint of etcd is silent.
+/// Whether the first node and later ones tolerate that a single endpoint of etcd does not answer.
 fn ignores(control_plane: &Document) -> bool {
     let spec = &control_plane.value["spec"]["kubeadmConfigSpec"];
     ["initConfiguration", "joinConfiguration"].iter().all(|configuration| {
@@ -120,8 +121,8 @@ fn examples() -> Result<Vec<(String, Vec<Document>)>> {
     Ok(examples)
 }
 
-/// What the pages have `sed` make of examples before they are applied, by the command. A computer with Kubernetes' own
-/// node image skips no phase of kubeadm.
+/// The examples as the pages change them with `sed` before they are applied, by the command. A computer with
+/// Kubernetes' own node image skips no phase of kubeadm.
 fn changed_by_pages() -> Result<Vec<(String, Vec<Document>)>> {
     let mut changed = Vec::new();
     for block in blocks()? {
@@ -142,7 +143,7 @@ fn changed_by_pages() -> Result<Vec<(String, Vec<Document>)>> {
     Ok(changed)
 }
 
-/// The first program of a pipe. `sed` has bars within quotes.
+/// The first command of a pipe. `sed` has bars in quotes.
 fn before_the_pipe(pipe: &str) -> &str {
     let mut quoted = false;
     let end = pipe.find(|c| {
@@ -160,7 +161,7 @@ fn documents_of(text: &str) -> Result<Vec<Document>> {
     let mut documents = Vec::new();
     for text in substituted(text)?.split("\n---\n") {
         let value: Value = serde_yaml::from_str(text)?;
-        // What stands before the first document is a comment.
+        // Anything before the first document is a comment.
         if !value.is_null() {
             let field = |pointer: &str| value.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
             let (kind, name) = (field("/kind"), field("/metadata/name"));

@@ -1,4 +1,5 @@
-//! What is said where the manager lacks a permission: once, at the pace of its back-off, and not when it has it again.
+//! What the manager reports if it lacks a permission: it does so once, at the pace of its back-off, and no longer than
+//! that.
 
 use crate::etcd_cases::cluster;
 use crate::plugin::cluster_api;
@@ -22,17 +23,17 @@ const CA: [&str; 2] = [
     include_str!("../../../etcdadm-bootstrap/src/build/testdata/rsa-ca.crt"),
     include_str!("../../../etcdadm-bootstrap/src/build/testdata/rsa-ca.key"),
 ];
-/// Nobody else has objects there.
+/// No other test has objects there.
 const NAMESPACE: &str = "forbidden";
 /// The manager's ClusterRole.
 const OWN_ROLE: &str = "forbidden-manager";
-/// Two of its longest delays, and what starts and watches take.
+/// Two of its longest delays, plus the time for its start and its watches.
 const PATIENCE: Duration = Duration::from_secs(90);
-/// In this time it tries more than once, as it has begun a moment ago.
+/// In this time it tries more than once, because its back-off has just begun.
 const A_WHILE: Duration = Duration::from_secs(5);
 
-/// The condition of an EtcdCluster and that of an EtcdadmConfig are Unknown with the API server's answer, one warning tells
-/// of each, and nothing is written again. With the permissions all goes on.
+/// The conditions of an EtcdCluster and an EtcdadmConfig are Unknown with the API server's answer. There is one warning
+/// about each, and nothing is written again. With the permissions, everything goes on.
 pub(crate) async fn is_said_once_and_until_it_is_permitted(server: &Server) -> Result<()> {
     cluster_api(server).await?;
     let kubeconfig = manager_of_its_own(server).await?;
@@ -67,7 +68,7 @@ pub(crate) async fn is_said_once_and_until_it_is_permitted(server: &Server) -> R
     Ok(())
 }
 
-/// A service account that may do what [`permit`] says, as a kubeconfig.
+/// The kubeconfig of a service account with the permissions of [`permit`].
 async fn manager_of_its_own(server: &Server) -> Result<PathBuf> {
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}});
     apply_object(&server.client, &namespace).await?;
@@ -83,7 +84,7 @@ async fn manager_of_its_own(server: &Server) -> Result<PathBuf> {
     server.kubeconfig_with(&token, "forbidden-manager.kubeconfig")
 }
 
-/// Permits what the manager's role does, but for these verbs of these resources.
+/// Grants the permissions of the manager's role, except these verbs of these resources.
 async fn permit(server: &Server, but: &[(&str, &str)]) -> Result<()> {
     let mut role = documents(ROLE)?.into_iter().next().context("a ClusterRole")?;
     role["metadata"]["name"] = json!(OWN_ROLE);
@@ -98,7 +99,7 @@ async fn permit(server: &Server, but: &[(&str, &str)]) -> Result<()> {
     Ok(())
 }
 
-/// An EtcdCluster that no Cluster names, and an EtcdadmConfig that lacks nothing.
+/// An EtcdCluster that no Cluster names, and an EtcdadmConfig that has everything it needs.
 async fn objects(server: &Server) -> Result<(Value, Value)> {
     let there = |labels: Value| json!({"metadata": {"namespace": NAMESPACE, "labels": labels}});
     let of_demo = json!({CLUSTER_NAME_LABEL: "demo", ETCD_CLUSTER_LABEL: "demo-etcd"});
@@ -124,7 +125,7 @@ async fn objects(server: &Server) -> Result<(Value, Value)> {
     Ok((etcd, config))
 }
 
-/// Waits until a condition has this status and reason, and says this.
+/// Waits until a condition has this status and reason, and a message that contains `says`.
 async fn until_says(server: &Server, of: &Value, type_: &str, wanted: &str, says: &str) -> Result<()> {
     until(format!("{type_} of {} is {wanted}: {says}", of["kind"]), PATIENCE, async || {
         let found = server.get(of, "").await?;
@@ -140,7 +141,7 @@ async fn until_says(server: &Server, of: &Value, type_: &str, wanted: &str, says
     .await
 }
 
-/// Nobody writes to them for a while.
+/// Checks that nothing writes to these objects for a while.
 async fn stays_as_it_is(server: &Server, objects: &[&Value]) -> Result<()> {
     let mut before = Vec::new();
     for object in objects {

@@ -10,7 +10,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 };
 use kube::{Api, ResourceExt};
 
-/// Established says that names do not clash and schemas are structural; the API server would also tell of rules that
+/// Established means that names do not clash and schemas are structural. The API server would also report rules that
 /// cost too much.
 pub(crate) async fn every_crd_is_established(server: &Server) -> Result<()> {
     let known = crds()?;
@@ -29,17 +29,17 @@ pub(crate) async fn every_crd_is_established(server: &Server) -> Result<()> {
     Ok(())
 }
 
-/// A rule about changes, which [`crate::updates`] judges.
+/// A rule about updates. [`crate::updates`] tests it.
 const OF_UPDATES: [&str; 1] = ["spec can no longer change"];
 
-/// A rule without a message is shown to people as CEL; one that no case breaks may as well not be there.
+/// The API server shows a rule without a message as CEL. A rule that no case breaks is not tested.
 pub(crate) async fn every_rule_has_a_message_and_is_judged(server: &Server) -> Result<()> {
     let cases = [etcd_cases::cases(), config_cases::cases()].into_iter().flatten().map(|case| case.says);
     let cases: Vec<&str> = cases.chain([OF_FAILURE_DOMAINS]).collect();
     let judged = |message: &str| OF_UPDATES.iter().chain(&cases).any(|says| !says.is_empty() && message.contains(says));
     let mut rules = 0;
     let installed = Api::<CustomResourceDefinition>::all(server.client.clone());
-    // There are those of others too.
+    // CRDs of other projects are installed too.
     for ours in crds()? {
         let crd = installed.get(ours["metadata"]["name"].as_str().context("a CRD has no name")?).await?;
         for version in &crd.spec.versions {

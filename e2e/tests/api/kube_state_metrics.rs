@@ -1,4 +1,5 @@
-//! What kube-state-metrics itself makes of `config/kube-state-metrics`, with what docs/metrics.md permits it.
+//! What kube-state-metrics itself makes of `config/kube-state-metrics`, with the permissions that docs/metrics.md gives
+//! it.
 
 use crate::etcd_cases::cluster;
 use crate::served::accepted;
@@ -25,10 +26,10 @@ const VIEW: &str = include_str!("../../../config/rbac/people/view_role.yaml");
 const NAME: &str = "counted";
 const PORT: u16 = 9730;
 const TELEMETRY_PORT: u16 = 9731;
-/// It looks for kinds every three seconds, and may be late to learn what it is permitted.
+/// It looks for kinds every three seconds, and may get its permissions late.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Every metric of the file is there, and figures and labels are what the objects have.
+/// Every metric of the file is served, and values and labels are those of the objects.
 pub(crate) async fn shows_an_object_of_each_kind(server: &Server) -> Result<()> {
     let kubeconfig = permitted(server).await?;
     let condition = |type_: &str, status: &str| {
@@ -38,7 +39,7 @@ pub(crate) async fn shows_an_object_of_each_kind(server: &Server) -> Result<()> 
     let status = json!({"replicas": 4, "readyReplicas": 3, "updatedReplicas": 2, "version": "3.6.16",
         "clusterID": "cdf818194e3a8c32", "conditions": [condition("Ready", "False"), condition("Paused", "Unknown")]});
     let etcd = made(server, &cluster(NAME, &json!({"replicas": 5})), &status).await?;
-    // In place of a Machine, whose kind may not be there.
+    // The EtcdCluster owns the config in place of a Machine, whose kind may not be installed.
     let owner = json!([{"apiVersion": etcd["apiVersion"], "kind": etcd["kind"], "name": NAME,
         "uid": etcd["metadata"]["uid"]}]);
     let config = merged(&object("EtcdadmConfig", NAME, &json!({})), &json!({"metadata": {"ownerReferences": owner}}));
@@ -90,7 +91,7 @@ pub(crate) async fn shows_an_object_of_each_kind(server: &Server) -> Result<()> 
     program.kill().await
 }
 
-/// A kubeconfig of its service account, once the commands of the page have been typed.
+/// A kubeconfig of the program's service account, after the commands of the page have been run.
 async fn permitted(server: &Server) -> Result<PathBuf> {
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "monitoring"}});
     apply_object(&server.client, &namespace).await?;
@@ -109,20 +110,20 @@ async fn permitted(server: &Server) -> Result<PathBuf> {
     server.kubeconfig_with(&token, "kube-state-metrics.kubeconfig")
 }
 
-/// Creates an object of the Cluster, and gives it this status.
+/// Creates an object of the Cluster, and sets its status.
 async fn made(server: &Server, object: &Value, status: &Value) -> Result<Value> {
     let object = merged(object, &json!({"metadata": {"labels": {CLUSTER_NAME_LABEL: NAME}}}));
     accepted(server.create(&object).await?)?;
     accepted(server.patch(&object, "/status", &json!({"status": status})).await?)
 }
 
-/// When an object was made, as the program writes so large a number.
+/// When an object was created, in the form in which the program writes so large a number.
 fn created(of: &Value) -> Result<String> {
     let time: Time = serde_json::from_value(of["metadata"]["creationTimestamp"].clone())?;
     Ok(format!("{:e}", time.0.as_second() as f64).replace('e', "e+0"))
 }
 
-/// The line of a series. It has these labels, those that the file gives to all, and what the program adds.
+/// The line of a series. It has these labels, those that the file gives to all series, and those that the program adds.
 fn series(metric: &str, of: &Value, further: &[(&str, &str)], figure: &str) -> String {
     let field = |pointer: &str| of.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
     let (group, version) = field("/apiVersion").split_once('/').unwrap_or_default();

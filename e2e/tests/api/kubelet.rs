@@ -1,4 +1,4 @@
-//! A kubelet that has nothing but logs: the API server asks it for them when somebody reads a Pod's.
+//! A kubelet that only serves logs. The API server requests them from it when a client reads the logs of a Pod.
 
 use crate::server::Server;
 use anyhow::{Context, Result};
@@ -14,17 +14,17 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 
-/// Serves until it is dropped.
+/// A kubelet that serves until it is dropped.
 pub(crate) struct Kubelet {
     asked: Arc<Mutex<Vec<String>>>,
     task: JoinHandle<()>,
 }
 
 impl Kubelet {
-    /// The kubelet of a node, which is made. `log`: that of every container.
+    /// The kubelet of a node, which this makes. `log` is the log of every container.
     pub(crate) async fn start(server: &Server, node: &str, log: &str) -> Result<Self> {
         let (authority, _) = Authority::create("kubelet")?;
-        // The API server of these tests has no authority to check it by, and takes any.
+        // The API server of these tests has no CA to verify a kubelet with, and accepts any certificate.
         let tls = acceptor(&authority.member(node, ADDRESS.parse()?)?, None, &[b"http/1.1"])?;
         let listener = TcpListener::bind((ADDRESS, 0)).await.context("listen as a kubelet")?;
         let nodes: Api<Node> = Api::all(server.client.clone());
@@ -39,7 +39,7 @@ impl Kubelet {
         Ok(Self { asked, task })
     }
 
-    /// The first line of each request until now.
+    /// The first line of each request so far.
     pub(crate) fn asked(&self) -> Vec<String> {
         self.asked.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -51,7 +51,7 @@ impl Drop for Kubelet {
     }
 }
 
-/// One request after the other.
+/// Serves one request after the other.
 async fn serve(listener: TcpListener, tls: TlsAcceptor, log: String, asked: Arc<Mutex<Vec<String>>>) {
     while let Ok((stream, _)) = listener.accept().await {
         if let Err(error) = answer(&tls, stream, &log, &asked).await {

@@ -1,5 +1,5 @@
-//! What the API server accepts, refuses, adds and shows of our kinds: schemas and CEL rules as they are installed,
-//! against a real one. And that cloud-init accepts what is made of what the API server accepts.
+//! What the API server accepts, refuses, defaults and shows of our kinds. The schemas and CEL rules are tested as they
+//! are installed, in a real API server. Also, that cloud-init accepts what is made of accepted objects.
 
 mod admission;
 mod alerts;
@@ -46,7 +46,7 @@ fn main() -> ExitCode {
     };
     prepare_and_run(prepare, |world| {
         let mut arguments = Arguments::from_args();
-        // They share the API server.
+        // The tests share the API server.
         arguments.test_threads = Some(1);
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("start tokio")?;
         let runtime = Arc::new(runtime);
@@ -76,7 +76,7 @@ fn main() -> ExitCode {
             Trial::test("examples::every_document_is_accepted", move || {
                 let mut slot = plane.lock().unwrap_or_else(PoisonError::into_inner);
                 let result = runtime.block_on(async {
-                    // It needs a plane of its own, and a world has room for one.
+                    // This test needs a plane of its own, and a world has room for only one.
                     drop(slot.take());
                     examples::every_document_is_accepted(&world).await
                 });
@@ -84,7 +84,7 @@ fn main() -> ExitCode {
             })
         });
         let conclusion = libtest_mimic::run(&arguments, tests);
-        // Its processes end inside the runtime that they were started in.
+        // The plane's processes have to end inside the runtime that started them.
         let _ = block_on(async {
             drop(plane.lock().unwrap_or_else(PoisonError::into_inner).take());
             Ok(())
@@ -156,7 +156,7 @@ fn tests() -> Vec<(&'static str, Test)> {
         test!(telling::watch_prints_what_is_new),
         test!(telling::why_explains_what_holds_it_up),
     ];
-    // One waits for the manager's back-off, the other has a program that takes minutes to build.
+    // One waits for the manager's back-off, and the other needs a program that takes minutes to build.
     if is_full() {
         tests.push(test!(forbidden::is_said_once_and_until_it_is_permitted));
         tests.push(test!(kube_state_metrics::shows_an_object_of_each_kind));

@@ -1,4 +1,4 @@
-//! Thousands of generated documents: each is refused with a path, or accepted and handled. None of them is stored.
+//! Thousands of generated documents: each is refused with a path, or accepted and handled. No document is stored.
 
 use crate::server::Server;
 use anyhow::{Result, ensure};
@@ -8,11 +8,11 @@ use e2e::scenarios::seed;
 use futures::{StreamExt, stream};
 use std::collections::BTreeMap;
 
-/// How many are judged.
+/// How many documents are judged.
 const COUNT: usize = 10_000;
-/// How many at a time.
+/// How many are judged at the same time.
 const AT_ONCE: usize = 16;
-/// Faults that are shown.
+/// How many faults are shown.
 const SHOWN: usize = 20;
 
 pub(crate) async fn the_originals_are_good(server: &Server) -> Result<()> {
@@ -28,7 +28,7 @@ pub(crate) async fn it_is_refused_with_a_path_or_handled(server: &Server) -> Res
     println!("  E2E_SEED={seed} repeats these documents");
     let made = Generator::new(seed, &crds()?)?.take(COUNT);
     let mut judged = stream::iter(made).map(|made| judge(server, made)).buffer_unordered(AT_ONCE);
-    // Refused and accepted ones, by kind.
+    // The numbers of refused and accepted documents, by kind.
     let mut counts: BTreeMap<String, (usize, usize)> = BTreeMap::new();
     let mut faults = Vec::new();
     while let Some(judgement) = judged.next().await {

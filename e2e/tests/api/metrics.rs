@@ -1,4 +1,4 @@
-//! The manager's metrics over TLS: who may read them is what a real API server says.
+//! The manager's metrics over TLS. A real API server decides who may read them.
 
 use crate::server::Server;
 use anyhow::{Context, Result, ensure};
@@ -15,7 +15,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const HEALTH_PORT: u16 = 9720;
 const METRICS_PORT: u16 = 9721;
 
-/// A caller whose token has the role gets them, one without the role is forbidden, and one without a token is not known.
+/// A caller whose token has the role reads them. Without the role, a caller is forbidden, and without a token,
+/// unauthorized.
 pub(crate) async fn are_for_those_who_may_read_them(server: &Server) -> Result<()> {
     apply(&server.client, ROLE).await?;
     let role = documents(ROLE)?.first().and_then(|role| role.pointer("/metadata/name")?.as_str().map(str::to_owned));
@@ -54,7 +55,7 @@ pub(crate) async fn are_for_those_who_may_read_them(server: &Server) -> Result<(
     Ok(())
 }
 
-/// A caller whose token has the other role sets it, and nobody else.
+/// Only a caller whose token has the other role sets the log level.
 async fn what_is_logged_can_be_set(server: &Server, prometheus: &str, log: &Path) -> Result<()> {
     apply(&server.client, LOG_LEVEL_ROLE).await?;
     let admin = reader(&server.client, "default", "admin", Some("capi-etcdadm-log-level")).await?;

@@ -1,4 +1,4 @@
-//! `kubectl etcdcluster`, the program itself: what it asks of a real API server, and what it changes there.
+//! The program `kubectl etcdcluster`: what it requests from a real API server, and what it changes there.
 
 use crate::etcd_cases::cluster;
 use crate::served::accepted;
@@ -12,17 +12,17 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// A kind is served a moment after its CRD was written.
+/// A kind is served a moment after its CRD is written.
 const SOON: Duration = Duration::from_secs(20);
 
-/// What the program has printed, and whether it succeeded.
+/// What the program printed, and whether it succeeded.
 pub(crate) struct Run {
     pub(crate) out: String,
     pub(crate) error: String,
     pub(crate) success: bool,
 }
 
-/// Runs it with these arguments, and this document on its standard input.
+/// Runs the program with these arguments, and this document on its standard input.
 pub(crate) fn run(server: &Server, arguments: &[&str], input: &Value) -> Result<Run> {
     let mut child = Command::new(plugin()?)
         .args(arguments)
@@ -39,7 +39,7 @@ pub(crate) fn run(server: &Server, arguments: &[&str], input: &Value) -> Result<
     Ok(Run { out: text(output.stdout), error: text(output.stderr), success: output.status.success() })
 }
 
-/// The program looks for Machines and Clusters, whose own schemas have no say in this.
+/// The program reads Machines and Clusters. Their own schemas do not matter here.
 pub(crate) async fn cluster_api(server: &Server) -> Result<()> {
     for (kind, plural) in [("Cluster", "clusters"), ("Machine", "machines")] {
         let any = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
@@ -47,7 +47,7 @@ pub(crate) async fn cluster_api(server: &Server) -> Result<()> {
         let names = json!({"kind": kind, "plural": plural, "singular": kind.to_lowercase()});
         let definition = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
             "metadata": {"name": format!("{plural}.cluster.x-k8s.io"),
-                // The API server asks for a proposal's address where a group of Kubernetes is used.
+                // For an API group of Kubernetes, the API server requires the address of a proposal.
                 "annotations": {"api-approved.kubernetes.io": "https://github.com/kubernetes-sigs/cluster-api"}},
             "spec": {"group": "cluster.x-k8s.io", "scope": "Namespaced", "names": names, "versions": [
                 {"name": "v1beta2", "served": true, "storage": true, "schema": schema}]}});

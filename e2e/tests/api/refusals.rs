@@ -1,5 +1,5 @@
-//! Every rule: a document that breaks it is refused with an error that names the field and says what would be right, and
-//! the next best document is accepted.
+//! Every rule: a document that breaks it is refused with an error that names the field and says what would be right. A
+//! document that barely satisfies it is accepted.
 
 use crate::etcd_cases::cluster;
 use crate::server::{Server, merged, object};
@@ -11,11 +11,11 @@ use serde_json::{Value, json};
 pub(crate) struct Case {
     /// The field that the error has to name.
     pub(crate) at: &'static str,
-    /// What else it has to say.
+    /// What else the error has to contain.
     pub(crate) says: &'static str,
-    /// What breaks the rule.
+    /// A document that breaks the rule.
     pub(crate) wrong: Value,
-    /// What is as near to it as can be, and good.
+    /// A document that is as close to it as possible, and good.
     pub(crate) right: Value,
 }
 
@@ -34,7 +34,7 @@ pub(crate) async fn of_etcd_clusters(server: &Server) -> Result<()> {
     judged.report()
 }
 
-/// Where a config can stand: the kind, and the path of its spec.
+/// Where a config can be: the kind, and the path of its spec.
 const PLACES: [(&str, &str); 3] = [
     ("EtcdadmConfig", "spec"),
     ("EtcdadmConfigTemplate", "spec.template.spec"),
@@ -57,8 +57,8 @@ pub(crate) async fn of_configs_in_every_kind(server: &Server) -> Result<()> {
     judged.report()
 }
 
-/// What kubectl asks for is that the server refuses them. Nothing is taken and then ignored: not at the top, not in the
-/// middle, not in a list, and not the fields of the proposal and of our peers that are not there (yet).
+/// kubectl requires the server to refuse unknown fields. So nothing is accepted and then ignored: not at the top, not
+/// in the middle, not in a list, and not fields of the proposal and of our peers that do not exist here (yet).
 pub(crate) async fn of_unknown_fields(server: &Server) -> Result<()> {
     let etcd = |change: Value| cluster("judged", &change);
     let config = |spec: Value| object("EtcdadmConfig", "judged", &spec);
@@ -96,7 +96,7 @@ pub(crate) async fn of_infrastructure_without_a_spec(server: &Server) -> Result<
     judged.report()
 }
 
-/// What the rule for the names says.
+/// The message of the rule about these names.
 pub(crate) const OF_FAILURE_DOMAINS: &str = "each failure domain is a name of lower-case letters";
 
 pub(crate) async fn of_local_clusters(server: &Server) -> Result<()> {
@@ -112,7 +112,7 @@ pub(crate) async fn of_local_clusters(server: &Server) -> Result<()> {
     judged.report()
 }
 
-/// What was found, so that one run shows every rule that is not right.
+/// Collects the faults, so that one run shows every rule that is wrong.
 #[derive(Default)]
 struct Verdicts {
     judged: usize,
@@ -124,7 +124,7 @@ impl Verdicts {
         self.judged += 1;
         match server.try_create(wrong).await? {
             Ok(_) => self.faults.push(format!("accepted: {}", wrong["spec"])),
-            // The path ends where it ends: `spec.version` is not named by `spec.versions`.
+            // The path has to end there: `spec.versions` does not name `spec.version`.
             Err(refusal) if names(&refusal, at) && refusal.contains(says) => {}
             Err(refusal) => {
                 let spec = wrong["spec"].to_string();

@@ -1,4 +1,4 @@
-//! What the API server makes of good documents.
+//! What the API server makes of good documents: defaults, versions and columns.
 
 use crate::etcd_cases::cluster;
 use crate::server::{Server, merged, object};
@@ -40,7 +40,7 @@ pub(crate) async fn one_object_is_read_in_both_versions(server: &Server) -> Resu
         let seen = server.get(&old, "").await?;
         ensure!(seen["apiVersion"] == old["apiVersion"], "{seen}");
         ensure!(seen["spec"] == new["spec"] && seen["metadata"]["uid"] == new["metadata"]["uid"], "{seen}\n{new}");
-        // And back: what is written in the old version is there in the new one.
+        // And back: what is written in the old version is visible in the new one.
         let label = json!({"metadata": {"labels": {"written": "old"}}});
         accepted(server.patch(&old, "", &label).await?)?;
         let seen = server.get(&written, "").await?;
@@ -100,7 +100,7 @@ pub(crate) async fn defaults(server: &Server) -> Result<()> {
     Ok(())
 }
 
-/// Templates of documents leave such fields behind: `users:` with nothing after it.
+/// A template engine leaves such fields behind: `users:` without a value.
 pub(crate) async fn a_null_is_no_value(server: &Server) -> Result<()> {
     let mut config = object("EtcdadmConfig", "null", &json!({"version": "3.6.16", "users": null, "etcdadmArgs": null}));
     config["spec"]["cloudInitConfig"] = json!({"version": null, "installDir": null});
@@ -156,7 +156,7 @@ pub(crate) async fn scale_subresource(server: &Server) -> Result<()> {
     Ok(())
 }
 
-/// "Is it well?", and if not, why: in the narrow table, without `describe`.
+/// The default columns, without `--output=wide` or `describe`, show whether etcd is healthy, and if not, why.
 pub(crate) async fn columns_answer_whether_it_is_well(server: &Server) -> Result<()> {
     let mut etcd = cluster("shown", &json!({"replicas": 3}));
     etcd["metadata"]["labels"] = json!({"cluster.x-k8s.io/cluster-name": "demo"});
@@ -209,7 +209,7 @@ pub(crate) async fn columns_answer_whether_it_is_well(server: &Server) -> Result
     Ok(())
 }
 
-/// What the server made of it; an error if it was refused.
+/// The server's answer, or an error if it refused the object.
 pub(crate) fn accepted(answer: Result<Value, String>) -> Result<Value> {
     answer.map_err(|refusal| anyhow::anyhow!("refused: {refusal}"))
 }

@@ -1,4 +1,4 @@
-//! Requests as kubectl makes them: strict about unknown fields, in the version that the document names.
+//! Requests like kubectl's: strict about unknown fields, in the version that the document names.
 
 use anyhow::{Context, Result, bail};
 use e2e::apply::api_for;
@@ -23,10 +23,10 @@ const KINDS: [(&str, &str, &str); 6] = [
 /// kubectl's default for `--validate`.
 const STRICT: &str = "fieldValidation=Strict";
 
-/// What the API server answered.
+/// The API server's answer.
 pub(crate) type Answer = Result<Value, String>;
 
-/// The same, with all that it says about a refusal.
+/// The same, with the whole status of a refusal.
 pub(crate) type Verdict = Result<Value, Box<Status>>;
 
 /// The API server.
@@ -43,7 +43,7 @@ impl Server {
         Self { client, kubeconfig: kubeconfig.to_owned(), kubectl: kubectl.to_owned() }
     }
 
-    /// The kubeconfig of whoever has this token, in a file of this name.
+    /// The kubeconfig of the owner of this token, in a file of this name.
     pub(crate) fn kubeconfig_with(&self, token: &str, name: &str) -> Result<PathBuf> {
         let mut kubeconfig: Value = serde_json::from_slice(&fs::read(&self.kubeconfig)?)?;
         kubeconfig["users"][0]["user"] = json!({"token": token});
@@ -52,17 +52,17 @@ impl Server {
         Ok(path)
     }
 
-    /// Creates an object in namespace default, or says why the server refuses it.
+    /// Creates an object in namespace default, or returns why the server refuses it.
     pub(crate) async fn create(&self, object: &Value) -> Result<Answer> {
         self.send("POST", &format!("{}?{STRICT}", collection(object)?), "application/json", object).await
     }
 
-    /// What would come of creating it.
+    /// The answer to creating it, as a dry run.
     pub(crate) async fn try_create(&self, object: &Value) -> Result<Answer> {
         Ok(self.judge(object).await?.map_err(|status| status.message))
     }
 
-    /// What would come of creating it, with all that the server says about it.
+    /// The same, with the whole status of a refusal.
     pub(crate) async fn judge(&self, object: &Value) -> Result<Verdict> {
         self.ask("POST", &format!("{}?dryRun=All&{STRICT}", collection(object)?), "application/json", object).await
     }
@@ -86,7 +86,7 @@ impl Server {
         Ok(self.client.request(request).await?)
     }
 
-    /// What `kubectl get` prints of one object: values by the name of their column, the wide ones too.
+    /// What `kubectl get` prints of one object: values by the name of their column, including the wide ones.
     pub(crate) async fn columns(&self, object: &Value) -> Result<Vec<(String, Value)>> {
         let request = Request::get(path(object)?)
             .header(ACCEPT, "application/json;as=Table;v=v1;g=meta.k8s.io")
@@ -116,7 +116,7 @@ impl Server {
     }
 }
 
-/// Creates a document of any kind as `kubectl apply --dry-run=server` does, or says why the server refuses it.
+/// Creates a document of any kind as `kubectl apply --dry-run=server` does, or returns why the server refuses it.
 pub(crate) async fn try_create(client: &Client, document: &Value, text: &str) -> Result<Result<(), String>> {
     let (api, _) = api_for(client, document).await?;
     let request = Request::post(format!("{}?dryRun=All&{STRICT}", api.resource_url()))
@@ -136,7 +136,7 @@ pub(crate) fn object(kind: &str, name: &str, spec: &Value) -> Value {
     json!({"apiVersion": format!("{group}/{version}"), "kind": kind, "metadata": {"name": name}, "spec": spec})
 }
 
-/// `document` with the values of `change` in it, as in a merge patch: null takes a field away.
+/// `document` with the values of `change`, as in a merge patch: null removes a field.
 pub(crate) fn merged(document: &Value, change: &Value) -> Value {
     let (Value::Object(fields), Value::Object(changes)) = (document, change) else { return change.clone() };
     let mut fields = fields.clone();

@@ -1,4 +1,4 @@
-//! `kubectl etcdcluster watch` and `why`, the programs themselves: what they tell of a real API server's objects.
+//! The programs `kubectl etcdcluster watch` and `why`: what they print about a real API server's objects.
 
 use crate::etcd_cases::cluster;
 use crate::plugin::{cluster_api, run};
@@ -15,10 +15,10 @@ use serde_json::{Value, json};
 use std::path::Path;
 use std::time::Duration;
 
-/// How long news may take.
+/// How long a change may take to be printed.
 const SOON: Duration = Duration::from_secs(20);
 
-/// It prints how things are, then what is new and nothing twice, then that the EtcdCluster is gone, and ends when it is
+/// It prints the present state, then each change once, then that the EtcdCluster is gone. It ends when it is
 /// interrupted, as by Ctrl-C.
 pub(crate) async fn watch_prints_what_is_new(server: &Server) -> Result<()> {
     cluster_api(server).await?;
@@ -69,7 +69,7 @@ fn printed(watch: &Process) -> Result<String> {
     std::fs::read_to_string(watch.log()).with_context(|| format!("read {}", watch.log().display()))
 }
 
-/// It tells the decision and its rule, the next deadline, what a person can do, and what has happened.
+/// It prints the decision and its rule, the next deadline, what a person can do, and what has happened.
 pub(crate) async fn why_explains_what_holds_it_up(server: &Server) -> Result<()> {
     cluster_api(server).await?;
     let etcd = cluster("explained", &json!({}));
@@ -108,7 +108,7 @@ pub(crate) async fn why_explains_what_holds_it_up(server: &Server) -> Result<()>
     Ok(())
 }
 
-/// The status of one that waits for a member.
+/// The status of an EtcdCluster that waits for a member.
 fn waiting(message: &str) -> Value {
     json!({"status": {"conditions": [{"type": "Ready", "status": "False", "reason": "WaitingForMember",
         "message": message, "lastTransitionTime": "2026-01-01T00:00:00Z"}]}})

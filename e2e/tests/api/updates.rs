@@ -21,13 +21,13 @@ pub(crate) async fn of_replicas(server: &Server) -> Result<()> {
     Ok(())
 }
 
-/// The data of a Machine is made once: a later change would be taken and then ignored.
+/// The bootstrap data of a Machine is made once, so a later change would be accepted and then ignored.
 pub(crate) async fn of_configs_with_bootstrap_data(server: &Server) -> Result<()> {
     let config =
         object("EtcdadmConfig", "frozen", &json!({"version": "3.6.16", "files": [{"path": "/a", "content": "a"}]}));
     accepted(server.create(&config).await?)?;
     let version = |version: &str| json!({"spec": {"version": version}});
-    // Until then it may change, also while the status says that something is waited for.
+    // Until then it may change, even while the status says that it waits for something.
     accepted(server.patch(&config, "", &version("3.6.15")).await?)?;
     let waiting = json!({"status": {"ready": false, "observedGeneration": 1}});
     accepted(server.patch(&config, "/status", &waiting).await?)?;
@@ -45,7 +45,7 @@ pub(crate) async fn of_configs_with_bootstrap_data(server: &Server) -> Result<()
     let after = server.get(&config, "").await?;
     ensure!(after == before, "{after}\n{before}");
 
-    // What is not the spec may change, and applying the same again is not a change.
+    // Anything but the spec may change, and applying the same object again changes nothing.
     accepted(server.patch(&config, "", &json!({"metadata": {"labels": {"a": "b"}}})).await?)?;
     accepted(server.apply(&config).await?)?;
     let again = json!({"status": {"observedGeneration": 3}});
@@ -63,7 +63,7 @@ pub(crate) async fn that_are_refused_change_nothing(server: &Server) -> Result<(
         json!({"infrastructureTemplate": {"kind": "LocalMachine"}}),
         json!({"etcdadmConfigSpec": {"version": "latest"}}),
         json!({"etcdadmConfigSpec": {"etcdadmArgs": {"name": "x"}}}),
-        // One good field beside a bad one is not taken either.
+        // If one field is bad, the good field beside it does not change either.
         json!({"replicas": 7, "healthCheck": {"intervalSeconds": 0}}),
         json!({"replicas": 3, "remediation": {"mode": "Never"}}),
         json!({"replicas": 7, "nonsense": true}),

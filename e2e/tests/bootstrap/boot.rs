@@ -14,7 +14,8 @@ use local_infrastructure::machine::{Machine, MachineSpec, Machines};
 use serde_json::json;
 use std::net::Ipv4Addr;
 
-/// A first machine gets new, empty disks, and its bootstrap data still says `init`: a day later it starts no etcd.
+/// The first machine gets new, empty disks while its bootstrap data still says `init`. A day later, that does not start
+/// an etcd.
 pub(crate) async fn reinstalled(world: World) -> Result<()> {
     make_image(&world)?;
     let (cert, key) = new_authority()?;
@@ -123,7 +124,7 @@ fn spec() -> Result<EtcdadmConfigSpec> {
             },
             {"path": "/etc/issue", "append": true, "content": "one more line\n"},
         ],
-        // Nothing may go through it: etcd's release is in the image.
+        // No traffic may go through the proxy: etcd's release is in the image.
         "proxy": {"httpProxy": "http://proxy.invalid:3128", "httpsProxy": "http://proxy.invalid:3128"},
         "registryMirror": {"endpoint": "mirror.invalid:5000/v2/all"},
         "preEtcdadmCommands": [

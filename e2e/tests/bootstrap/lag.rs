@@ -1,4 +1,5 @@
-//! A watch of Secrets that lags behind as long as a scenario wants: a proxy between the controller and the API server.
+//! A proxy between the controller and the API server. It makes the watch of Secrets lag for as long as a scenario
+//! wants.
 
 use crate::stage::SOON;
 use anyhow::{Context, Result};
@@ -20,7 +21,7 @@ use tokio::time::timeout;
 
 /// The proxy. It listens until it is dropped.
 pub(crate) struct LaggingSecrets {
-    /// For the controller.
+    /// A client for the controller.
     pub(crate) client: Client,
     state: State,
     task: JoinHandle<()>,
@@ -28,18 +29,18 @@ pub(crate) struct LaggingSecrets {
 
 type State = watch::Sender<Events>;
 
-/// What becomes of the events of Secrets.
+/// What happens to the events of Secrets.
 #[derive(PartialEq)]
 enum Events {
     Pass,
-    /// None has come yet.
+    /// They are held back, and none has arrived yet.
     AreHeldBack,
-    /// One waits here, and all after it do.
+    /// One has arrived and waits, as do all events after it.
     Wait,
 }
 
 impl LaggingSecrets {
-    /// Passes everything on to `server`, until something is held back.
+    /// Starts a proxy that passes everything on to `server`, until something is held back.
     pub(crate) async fn start(server: Client) -> Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let address: Uri = format!("http://{}", listener.local_addr()?).parse()?;
@@ -55,7 +56,7 @@ impl LaggingSecrets {
         Ok(Self { client: Client::try_from(Config::new(address))?, state, task })
     }
 
-    /// From now on no event of a Secret comes through, until [`Self::release`]. Reads do.
+    /// Holds back all events of Secrets until [`Self::release`]. Reads pass.
     pub(crate) fn hold(&self) {
         self.state.send_replace(Events::AreHeldBack);
     }
@@ -68,7 +69,7 @@ impl LaggingSecrets {
         Ok(())
     }
 
-    /// Everything that was held back comes through.
+    /// Passes on everything that was held back.
     pub(crate) fn release(&self) {
         self.state.send_replace(Events::Pass);
     }
@@ -87,7 +88,7 @@ async fn pass(
 ) -> Result<Response<UnsyncBoxBody<Bytes, kube::Error>>> {
     let lags = is_watch_of_secrets(request.uri());
     let (mut parts, body) = request.into_parts();
-    // It names this proxy.
+    // The header names this proxy.
     parts.headers.remove(header::HOST);
     let body = Body::from(body.collect().await?.to_bytes());
     let answer = server.send(Request::from_parts(parts, body)).await?;

@@ -1,4 +1,4 @@
-//! The bootstrap provider alone, against a real API server: the scenarios play Cluster API and the etcd provider, so
+//! The bootstrap provider alone, with a real API server. The scenarios act as Cluster API and the etcd provider, so
 //! that they can stop at every point in between.
 
 mod boot;

@@ -1,4 +1,4 @@
-//! What the bootstrap provider promises.
+//! The promises of the bootstrap provider.
 
 use crate::lag::LaggingSecrets;
 use crate::stage::{SECOND, SOON, Stage, etcd_cluster};
@@ -16,7 +16,7 @@ use std::time::Duration;
 /// Long enough for a reconcile that should not happen.
 const A_WHILE: Duration = Duration::from_secs(3);
 
-/// Two configs at the same time, and two controllers for them that know nothing of each other.
+/// There are two configs at the same time, and two controllers that do not know of each other.
 pub(crate) async fn one_initializes(world: World) -> Result<()> {
     let mut stage = Stage::new(&world).await?;
     stage.run().await?;
@@ -46,7 +46,7 @@ pub(crate) async fn one_initializes(world: World) -> Result<()> {
     let data = stage.until_data(second).await?;
     ensure!(data.contains("etcdadm join https://10.0.0.1:2379 "), "{data}");
 
-    // Lost before it was used: made again, and by now even the first one joins.
+    // A Secret that is lost before it was used is made again. By then, even the first Machine joins.
     stage.secrets().delete(first, &DeleteParams::default()).await?;
     until("the lost Secret is there again", SOON, async || Ok(stage.secrets().get_opt(first).await?)).await?;
     ensure!(stage.until_data(first).await?.contains("etcdadm join "));
@@ -57,7 +57,7 @@ pub(crate) async fn costs_little(world: World) -> Result<()> {
     let mut stage = Stage::new(&world).await?;
     stage.certificates().await?;
     stage.run().await?;
-    // The watches are there once something has been reconciled.
+    // The watches are established once something has been reconciled.
     stage.machine("demo-etcd-0", &json!({})).await?;
     stage.until_data("demo-etcd-0").await?;
     let start = stage.plane.mark();
@@ -105,14 +105,14 @@ pub(crate) async fn takes_over(world: World) -> Result<()> {
     machines.delete(&name, &DeleteParams::default()).await?;
     ensure!(stage.until_data("demo-etcd-1").await?.contains("etcdadm init "));
     ensure!(lock(&stage).await?.contains("demo-etcd-1"));
-    // The config and its Secret go with the Machine that owns them.
+    // The config and its Secret are deleted with the Machine that owns them.
     until("nothing is left of the first Machine", SOON, async || {
         ensure!(stage.secrets().get_opt("demo-etcd-0").await?.is_none(), "its Secret is there");
         Ok(Some(()))
     })
     .await?;
 
-    // A later Machine of the same name is not the one that held the lock.
+    // A later Machine of the same name does not hold the lock of the earlier one.
     machines.delete("demo-etcd-1", &DeleteParams::default()).await?;
     until("the second Machine's config is gone", SOON, async || {
         Ok(stage.configs().get_opt("demo-etcd-1").await?.is_none().then_some(()))
@@ -123,7 +123,7 @@ pub(crate) async fn takes_over(world: World) -> Result<()> {
     stage.stop().await
 }
 
-/// Lock and init Secret are lost, but the EtcdCluster remembers.
+/// The lock and the init Secret are lost, but the EtcdCluster remembers.
 pub(crate) async fn never_twice(world: World) -> Result<()> {
     let mut stage = Stage::new(&world).await?;
     stage.certificates().await?;
@@ -163,7 +163,7 @@ pub(crate) async fn lock_lost_in_between(world: World) -> Result<()> {
     stage.stop().await
 }
 
-/// Without an EtcdCluster nobody remembers: first the Machine that initializes is lost, then the lock.
+/// Without an EtcdCluster, nothing remembers. First the Machine that initializes is lost, then the lock.
 pub(crate) async fn free_standing(world: World) -> Result<()> {
     let mut stage = Stage::new(&world).await?;
     stage.certificates().await?;
@@ -206,7 +206,8 @@ pub(crate) async fn free_standing(world: World) -> Result<()> {
     stage.stop().await
 }
 
-/// etcd was restored from a snapshot, and the watch still shows the etcd cluster of before: its ID would never join.
+/// etcd was restored from a snapshot, and the watch still shows the old etcd cluster. Data with the old ID would never
+/// join.
 pub(crate) async fn joins_what_is_there_now(world: World) -> Result<()> {
     let mut stage = Stage::new(&world).await?;
     stage.certificates().await?;
@@ -229,7 +230,7 @@ pub(crate) async fn joins_what_is_there_now(world: World) -> Result<()> {
     stage.machine("demo-etcd-2", &json!({})).await?;
     joins("demo-etcd-2", "c2", "https://10.0.0.9:2379").await?;
 
-    // As the watch still has it, everybody may join.
+    // According to the lagging watch, every Machine may join.
     let mut held_back = restored.clone();
     held_back["admitted"] = json!("another@2026-01-01T00:00:00Z");
     stage.secret("demo-etcd-init", &held_back).await?;
@@ -251,7 +252,7 @@ pub(crate) async fn joins_what_is_there_now(world: World) -> Result<()> {
     stage.stop().await
 }
 
-/// A Secret that was written just before the end is not written again.
+/// A Secret that the controller wrote just before it ended is not written again.
 pub(crate) async fn goes_on(world: World) -> Result<()> {
     let mut stage = Stage::new(&world).await?;
     stage.certificates().await?;
@@ -333,7 +334,7 @@ pub(crate) async fn respects_pause(world: World) -> Result<()> {
     stage.stop().await
 }
 
-/// The API server is away when the controller starts, and once more in the middle.
+/// The API server is away when the controller starts, and once more later.
 pub(crate) async fn survives_an_outage(world: World) -> Result<()> {
     let mut stage = Stage::new(&world).await?;
     stage.machine("demo-etcd-0", &json!({})).await?;
@@ -349,7 +350,7 @@ pub(crate) async fn survives_an_outage(world: World) -> Result<()> {
     stage.stop().await
 }
 
-/// Content of the lock.
+/// The content of the lock.
 async fn lock(stage: &Stage) -> Result<String> {
     let api: Api<ConfigMap> = Api::default_namespaced(stage.client.clone());
     let lock = api.get("demo-etcd-lock").await?;

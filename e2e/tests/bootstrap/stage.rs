@@ -1,4 +1,4 @@
-//! A plane without Cluster API's managers, the controller in this process, and the objects that others would make.
+//! A plane without Cluster API's managers, the controller in this process, and the objects that others would create.
 
 use anyhow::{Context, Result, ensure};
 use api::etcdadm_config::EtcdadmConfig;
@@ -16,9 +16,9 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-/// Long beside what is waited for, on a machine that is busy with other things.
+/// Long compared to what is waited for, even on a busy computer.
 pub(crate) const SOON: Duration = Duration::from_secs(20);
-/// Someone else who runs the same controller.
+/// Another user that runs the same controller.
 pub(crate) const SECOND: &str = "second-provider";
 
 pub(crate) struct Stage {
@@ -54,7 +54,7 @@ impl Stage {
         Ok(())
     }
 
-    /// Runs the controller, which reaches the API server by this client.
+    /// Runs the controller with this client of the API server.
     pub(crate) fn run_with(&mut self, client: Client) {
         let (stop, shutdown) = Shutdown::new();
         let shared = Shared::new(client, shutdown);
@@ -96,7 +96,7 @@ impl Stage {
         self.secret("demo-managed-etcd", &json!({"tls.crt": cert, "tls.key": key})).await
     }
 
-    /// Says that the cluster is initialized, as the etcd provider does.
+    /// Reports that etcd is initialized, as the etcd provider does.
     pub(crate) async fn initialized(&self, client_urls: &str) -> Result<()> {
         self.secret("demo-etcd-init", &json!({"address": "10.0.0.1", "clientUrls": client_urls})).await
     }
@@ -110,7 +110,7 @@ impl Stage {
         Ok(())
     }
 
-    /// A Machine of the EtcdCluster with its config, as the etcd provider and Cluster API make them.
+    /// Creates a Machine of the EtcdCluster with its config, as the etcd provider and Cluster API do.
     pub(crate) async fn machine(&self, name: &str, spec: &Value) -> Result<()> {
         let etcd = self.apply(&etcd_cluster()).await?;
         let owner = json!({
@@ -120,7 +120,7 @@ impl Stage {
         self.machine_of(&[owner], name, spec).await
     }
 
-    /// A Machine with its config that belongs to no EtcdCluster.
+    /// Creates a Machine with its config that does not belong to an EtcdCluster.
     pub(crate) async fn free_standing_machine(&self, name: &str) -> Result<()> {
         self.machine_of(&[], name, &json!({})).await
     }
@@ -160,7 +160,7 @@ impl Stage {
         Api::default_namespaced(self.client.clone())
     }
 
-    /// Waits until the status promises bootstrap data, and gives the data.
+    /// Waits until the status reports bootstrap data, and returns the data.
     pub(crate) async fn until_data(&self, name: &str) -> Result<String> {
         until(format!("{name} has bootstrap data"), SOON, async || {
             let status = self.configs().get(name).await?.status.unwrap_or_default();
@@ -176,7 +176,7 @@ impl Stage {
         Ok(String::from_utf8(value.0.clone())?)
     }
 
-    /// Waits until there is no data for this reason, and gives the message.
+    /// Waits until the status gives this reason for missing data, and returns the message.
     pub(crate) async fn until_reason(&self, name: &str, reason: &str) -> Result<String> {
         until(format!("{name} says {reason}"), SOON, async || {
             let status = self.configs().get(name).await?.status.unwrap_or_default();

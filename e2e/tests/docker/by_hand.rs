@@ -1,4 +1,4 @@
-//! Machines of etcd that a person deletes, below a cluster that is in use.
+//! A person deletes Machines of etcd below a cluster that is in use.
 
 use crate::clusters::{PATIENCE, gone};
 use crate::writes::Writer;
@@ -9,13 +9,13 @@ use e2e::until::{Broken, until};
 use futures::try_join;
 use std::time::Duration;
 
-/// Two members replaced one after the other, and a rollout of the control plane between them.
+/// How long it may take to replace two members one after the other, with a rollout of the control plane in between.
 const REPLACED: Duration = Duration::from_secs(600);
-/// What API servers that come and go may cost a writer: until the load balancer has noticed.
+/// How long replaced API servers may keep a writer from writing, until the load balancer notices.
 const GAP: Duration = Duration::from_secs(30);
 
-/// Two of three at once: they go one after the other, the second once the control plane has rolled out with the endpoints of
-/// the members that stay. Writes go on.
+/// A person deletes two of three Machines at the same time. They are replaced one after the other: the second when the
+/// control plane has rolled out with the endpoints of the members that stay. Writes go on.
 pub(crate) async fn two_of_three_machines(bed: &mut DockerBed) -> Result<()> {
     let bed = &*bed;
     let client = bed.client();

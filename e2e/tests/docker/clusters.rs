@@ -1,4 +1,4 @@
-//! Clusters for scenarios: made from the example, looked at while they live, and gone.
+//! Clusters for scenarios: creates them from the example, reads their state, and deletes them.
 
 use anyhow::{Context, Result, ensure};
 use api::names::ENDPOINTS_IN_USE_ANNOTATION;
@@ -11,47 +11,47 @@ use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
-/// What a cluster may take here, on a machine that is busy with other things.
+/// How long a cluster may take here, on a busy computer.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(240);
-/// How long a deletion may take when several happen at once on a busy computer.
+/// How long a deletion may take if there are several at the same time on a busy computer.
 pub(crate) const GONE: Duration = Duration::from_secs(180);
-/// In a container, what ends the waiting of its boot.
+/// The file in a container that ends the waiting of its boot.
 const GOES_ON: &str = "/run/goes-on";
-/// Etcd's port in the endpoints.
+/// The prefix of endpoints.
 const HTTPS: &str = "https://";
 
-/// The example's documents for a cluster with so many members.
+/// The example's documents for a cluster with this many members.
 pub(crate) fn documents(namespace: &str, name: &str, replicas: i64) -> Result<Manifests> {
     Ok(Manifests::of(EXAMPLE, namespace, name)?.replicas(replicas))
 }
 
-/// Applies a cluster with so many members.
+/// Applies a cluster with this many members.
 pub(crate) async fn applied(bed: &DockerBed, namespace: &str, name: &str, replicas: i64) -> Result<ClusterHandle> {
     let manifests = documents(namespace, name, replicas)?;
     manifests.apply(&bed.client()).await?;
     Ok(ClusterHandle::new(&bed.client(), &manifests))
 }
 
-/// The same documents, with machines of etcd that wait before they run etcdadm, until [`goes_on`] tells them not to:
-/// their container is there, and no member, also for whoever looks late.
+/// The same documents, but the machines of etcd wait before they run etcdadm, until [`goes_on`] is called. Their
+/// containers run and there is no member, however late a scenario looks.
 pub(crate) fn waiting_in_their_boot(documents: Manifests) -> Manifests {
     let waits = json!([format!("until [ -e {GOES_ON} ]; do sleep 0.2; done")]);
     documents.with("EtcdCluster", |etcd| etcd["spec"]["etcdadmConfigSpec"]["preEtcdadmCommands"] = waits)
 }
 
-/// Lets a machine go on that waits in its boot.
+/// Ends the waiting of a machine's boot.
 pub(crate) async fn goes_on(bed: &DockerBed, name: &str) -> Result<()> {
     bed.exec(name, &["touch", GOES_ON]).await.map(drop)
 }
 
-/// A cluster that is up, its control plane released.
+/// A cluster that is up, and whose control plane is released.
 pub(crate) async fn up(bed: &DockerBed, namespace: &str, name: &str, replicas: i64) -> Result<ClusterHandle> {
     let handle = applied(bed, namespace, name, replicas).await?;
     released(&handle).await?;
     Ok(handle)
 }
 
-/// Waits until etcd is Ready and the control plane, with etcd's endpoints, has made its first Machine.
+/// Waits until etcd is Ready and the control plane has made its first Machine, with etcd's endpoints.
 pub(crate) async fn released(handle: &ClusterHandle) -> Result<()> {
     let status = handle.until_ready(PATIENCE).await?;
     let data = handle.until_control_plane_data(PATIENCE).await?;
@@ -76,7 +76,7 @@ pub(crate) async fn change(handle: &ClusterHandle, kind: &str, name: &str, patch
     Ok(())
 }
 
-/// Sets an annotation, or takes it away.
+/// Sets or removes an annotation.
 pub(crate) async fn annotate(
     handle: &ClusterHandle,
     kind: &str,
@@ -87,8 +87,9 @@ pub(crate) async fn annotate(
     change(handle, kind, name, &json!({"metadata": {"annotations": {key: value}}})).await
 }
 
-/// Has etcd's members asked every second, so that a failure is seen within seconds: more of them than a member of a
-/// busy computer takes to answer. It is only reported, as so few are not a reason to replace a member there.
+/// Lets etcd's members be probed every second, so that a failure is seen within seconds: a few more than a member on a
+/// busy computer takes to answer. Failures are only reported, because after so few seconds a member should not be
+/// replaced there.
 pub(crate) async fn look_closely(handle: &ClusterHandle) -> Result<()> {
     let check = json!({"intervalSeconds": 1, "unhealthyAfterSeconds": 5});
     let patch = json!({"spec": {"healthCheck": check, "remediation": {"mode": "Report"}}});
@@ -105,8 +106,8 @@ pub(crate) async fn servers(bed: &DockerBed, machine: &str) -> Result<Vec<String
     Ok(servers)
 }
 
-/// Whether these endpoints, which an API server was started with, are a list that the EtcdCluster has on record as in
-/// use.
+/// Whether these endpoints, with which an API server was started, are a list that is recorded as in use on the
+/// EtcdCluster.
 pub(crate) async fn is_recorded(handle: &ClusterHandle, endpoints: &[String]) -> Result<bool> {
     let etcd = handle.etcds().get(&handle.etcd).await?;
     let recorded = etcd.annotations().get(ENDPOINTS_IN_USE_ANNOTATION).map_or("", String::as_str);
@@ -114,8 +115,8 @@ pub(crate) async fn is_recorded(handle: &ClusterHandle, endpoints: &[String]) ->
     Ok(recorded.split(';').any(|found| found == list))
 }
 
-/// Deletes the only Cluster, and waits until the computer is as it was before: nothing that a deletion has to take with it is
-/// left, no container, no network, no volume.
+/// Deletes the only Cluster, and waits until the computer is as it was before: everything that the deletion has to
+/// remove is gone, including containers, networks and volumes.
 pub(crate) async fn deleted_without_a_trace(bed: &DockerBed, handle: &ClusterHandle) -> Result<()> {
     let begun = Instant::now();
     handle.delete("Cluster", &handle.cluster).await?;
@@ -126,7 +127,8 @@ pub(crate) async fn deleted_without_a_trace(bed: &DockerBed, handle: &ClusterHan
     Ok(())
 }
 
-/// Waits until nothing is left of a cluster that is being deleted: no object in its namespace, no container.
+/// Waits until nothing is left of a cluster that is being deleted: no objects of its name in its namespace, and no
+/// containers.
 pub(crate) async fn gone(bed: &DockerBed, handle: &ClusterHandle) -> Result<()> {
     let ours = |name: &str| name == handle.cluster || name.starts_with(&format!("{}-", handle.cluster));
     until(format!("nothing is left of {}", handle.cluster), GONE, async || {
@@ -145,15 +147,15 @@ pub(crate) async fn gone(bed: &DockerBed, handle: &ClusterHandle) -> Result<()> 
     .await
 }
 
-/// Requests of one user about one cluster's objects that were granted.
+/// Successful requests of one user about one cluster's objects.
 pub(crate) fn granted(requests: &Requests, handle: &ClusterHandle, user: &str) -> Requests {
     let prefix = format!("{}-", handle.cluster);
     let ours = |request: &Request| request.name == handle.cluster || request.name.starts_with(&prefix);
     requests.user(user).done_in(&handle.namespace).filter(ours)
 }
 
-/// By the API server's own account: we wrote endpoints, then made the client Secret, and only then did the control plane
-/// make a Machine.
+/// According to the API server's audit log, we wrote endpoints, then made the client Secret, and only then did the
+/// control plane make a Machine.
 pub(crate) fn gate_was_kept(requests: &Requests, handle: &ClusterHandle) -> Result<()> {
     let ours = granted(requests, handle, users::PROVIDER);
     let written = writes_of_endpoints(requests, handle);
@@ -173,7 +175,7 @@ pub(crate) fn gate_was_kept(requests: &Requests, handle: &ClusterHandle) -> Resu
     Ok(())
 }
 
-/// Every time that we wrote etcd's endpoints into the control plane.
+/// Our writes of etcd's endpoints into the control plane.
 pub(crate) fn writes_of_endpoints(requests: &Requests, handle: &ClusterHandle) -> Requests {
     let patches = granted(requests, handle, users::PROVIDER).verb("patch").resource("kubeadmcontrolplanes");
     patches.filter(|patch| patch.body.pointer("/spec/kubeadmConfigSpec").is_some())

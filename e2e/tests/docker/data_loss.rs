@@ -1,5 +1,5 @@
-//! Members on machines with systemd lose their data: they never vote again, the others keep what they have, and a person who
-//! deletes the Machine gets another member.
+//! Members on machines with systemd lose their data: they never vote again, the others keep their data, and if a person
+//! deletes the Machine, another member replaces it.
 
 use crate::clusters::{PATIENCE, look_closely, up};
 use anyhow::{Context, Result, ensure};
@@ -10,10 +10,10 @@ use e2e::until::until;
 use futures::future::try_join_all;
 use std::time::{Duration, Instant};
 
-/// How long a member is watched that is to stay down: a few times what a restart takes.
+/// How long the scenario checks that a member stays down: a few times what a restart takes.
 const WATCHED: Duration = Duration::from_secs(8);
 
-/// Losses of the only member, and the clusters that they happen to.
+/// Losses of the only member, and the names of the clusters for them.
 const OF_THE_ONLY_MEMBER: [(DataLoss, &str); 5] = [
     (DataLoss::RobbedDisk, "robbed"),
     (DataLoss::DeletedDirectory, "deleted"),
@@ -22,7 +22,7 @@ const OF_THE_ONLY_MEMBER: [(DataLoss, &str); 5] = [
     (DataLoss::CopyFromBeforeStop, "stopped"),
 ];
 
-/// Side by side: each loss, in a cluster of its own with one member. Nothing is made in its place.
+/// Side by side: each loss in a cluster of its own with one member. The member is not replaced.
 pub(crate) async fn of_the_only_member(bed: &mut DockerBed) -> Result<()> {
     let bed = &*bed;
     ClusterHandle::make_namespace(&bed.client(), "lost-one").await?;
@@ -38,8 +38,8 @@ pub(crate) async fn of_the_only_member(bed: &mut DockerBed) -> Result<()> {
     try_join_all(stories).await.map(drop)
 }
 
-/// Of three, each in another way: those that joined, the one that initialized, and the last of their replacements. Their
-/// bootstrap commands ask those before them, which have to be there to answer.
+/// Of three members, each is lost in another way: those that joined, the one that initialized, and the last of their
+/// replacements. A machine's bootstrap commands contact members before it, and need them to answer.
 pub(crate) async fn of_one_of_three(bed: &mut DockerBed) -> Result<()> {
     let losses = [
         (2, DataLoss::DeletedDirectory),
@@ -50,7 +50,7 @@ pub(crate) async fn of_one_of_three(bed: &mut DockerBed) -> Result<()> {
     one_after_the_other(bed, "lost", 3, &losses).await
 }
 
-/// Of five: those that joined, and the one that initialized.
+/// The same of five members: those that joined, and the one that initialized.
 pub(crate) async fn of_one_of_five(bed: &mut DockerBed) -> Result<()> {
     let losses = [
         (4, DataLoss::DeletedWhileOff),
@@ -62,12 +62,12 @@ pub(crate) async fn of_one_of_five(bed: &mut DockerBed) -> Result<()> {
     one_after_the_other(bed, "lost-five", 5, &losses).await
 }
 
-/// A cluster, which loses the data of one member after the other. Each time its Machine is deleted.
+/// A cluster loses the data of one member after the other. Each time, a person deletes its Machine.
 async fn one_after_the_other(bed: &DockerBed, name: &str, replicas: usize, losses: &[(usize, DataLoss)]) -> Result<()> {
     ClusterHandle::make_namespace(&bed.client(), name).await?;
     let handle = up(bed, name, name, i64::try_from(replicas)?).await?;
     look_closely(&handle).await?;
-    // Replacements go on with the numbers.
+    // Replacements get the next numbers.
     let (names, mut keys) = (handle.member_names(replicas + losses.len()), Keys::default());
     for (member, loss) in losses {
         let (lost, begun) = (&names[*member], Instant::now());
@@ -114,7 +114,7 @@ async fn loses(bed: &DockerBed, handle: &ClusterHandle, name: &str, loss: DataLo
     Ok(())
 }
 
-/// The Machine is deleted: another comes in its place, with everything that was written.
+/// Deletes the Machine of a lost member. Another one replaces it, with everything that was written.
 async fn replaced(bed: &DockerBed, handle: &ClusterHandle, lost: &str, replicas: usize, keys: Keys) -> Result<()> {
     handle.delete("Machine", lost).await?;
     until(format!("another member is there in place of {lost}"), PATIENCE, async || {
@@ -139,12 +139,12 @@ async fn replaced(bed: &DockerBed, handle: &ClusterHandle, lost: &str, replicas:
     handle.until_ready(PATIENCE).await.map(drop)
 }
 
-/// The container of an etcd Machine, as something that data can be taken from.
+/// The container of an etcd Machine, as a host from which data can be removed.
 pub(crate) async fn container<'a>(bed: &'a DockerBed, handle: &ClusterHandle, name: &str) -> Result<Container<'a>> {
     bed.container(name, &handle.secret(name, "value").await?)
 }
 
-/// The list of members, as etcdctl prints it.
+/// The member list, as etcdctl prints it.
 async fn members(host: &impl Host) -> Result<String> {
     said(host, &["/opt/bin/etcdctl.sh", "member", "list"]).await
 }

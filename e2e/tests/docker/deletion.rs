@@ -1,5 +1,5 @@
-//! Deleting a Cluster finishes in whatever state its etcd is, says meanwhile what it waits for, and leaves nothing. Etcd
-//! goes after the workers and before the control plane.
+//! The deletion of a Cluster finishes whatever the state of its etcd is, reports what it waits for, and leaves nothing.
+//! Etcd is deleted after the workers and before the control plane.
 
 use crate::clusters::{
     PATIENCE, annotate, applied, container, documents, gone, look_closely, released, up, waiting_in_their_boot,
@@ -20,24 +20,24 @@ use std::time::{Duration, Instant};
 
 /// The example with workers.
 const WITH_WORKERS: &str = "examples/docker/cluster.yaml";
-/// The image of machines with nothing of Kubernetes.
+/// The image of machines without anything of Kubernetes.
 const IMAGE: &str = "cluster-api-provider-etcdadm/etcd-machine:dev";
-/// Value of a pause that a user sets.
+/// The value of a user's pause.
 const USERS: &str = "by-a-user";
-/// Keeps a Machine that we have let go, as somebody else's pre-terminate hook does.
+/// Keeps a Machine after we have released it, as another project's pre-terminate hook does.
 const THEIR_HOOK: &str = "pre-terminate.delete.hook.machine.cluster.x-k8s.io/of-somebody-else";
 /// How long the docker infrastructure's manager is away.
 const AWAY: Duration = Duration::from_secs(60);
 
-/// Side by side, on the way up, with the control plane paused by us: nothing there yet, the first machine booting, a member
-/// still a learner.
+/// Side by side, during a bring-up, while we have paused the control plane: before there is any member, while the first
+/// machine boots, and while a member is still a learner.
 pub(crate) async fn on_the_way_up(bed: &mut DockerBed) -> Result<()> {
     let bed = &*bed;
     let namespace = "deletion-early";
     ClusterHandle::make_namespace(&bed.client(), namespace).await?;
     let at_once = async || {
         let handle = applied(bed, namespace, "early-none", 1).await?;
-        // One that its controller has not seen goes in the same moment, and there is nothing to wait for and to say.
+        // An EtcdCluster that its controller has not seen is gone immediately, with nothing to wait for and to report.
         until("etcd's controller has seen it", PATIENCE, async || {
             Ok((!handle.etcds().get(&handle.etcd).await?.finalizers().is_empty()).then_some(()))
         })
@@ -67,8 +67,8 @@ pub(crate) async fn on_the_way_up(bed: &mut DockerBed) -> Result<()> {
     Ok(())
 }
 
-/// Side by side, after they have come up: the only member frozen; quorum lost for good; one of three Machines just deleted
-/// by hand; the control plane paused by its user; workers there.
+/// Side by side, after a bring-up: with the only member frozen, with the quorum lost for good, with one of three
+/// Machines just deleted by hand, with the control plane paused by its user, and with workers.
 pub(crate) async fn when_broken(bed: &mut DockerBed) -> Result<()> {
     let bed = &*bed;
     let namespace = "deletion-broken";
@@ -98,8 +98,8 @@ pub(crate) async fn when_broken(bed: &mut DockerBed) -> Result<()> {
     Ok(())
 }
 
-/// Our manager is away when a deletion begins, and dies in the middle of another one. The docker infrastructure's manager
-/// hangs for half a minute, dies, and comes back after another half.
+/// Our manager is away when one deletion begins, and is killed in the middle of another. The docker infrastructure's
+/// manager hangs for half a minute, is killed, and comes back after another half minute.
 pub(crate) async fn managers_away(bed: &mut DockerBed) -> Result<()> {
     let namespace = "deletion-away";
     ClusterHandle::make_namespace(&bed.client(), namespace).await?;
@@ -112,7 +112,7 @@ pub(crate) async fn managers_away(bed: &mut DockerBed) -> Result<()> {
         )?
     };
 
-    // What is in the middle stays there, however late we look.
+    // The hook keeps this deletion in the middle, however late the test checks.
     let machine = &middle.member_names(1)[0];
     annotate(&middle, "Machine", machine, THEIR_HOOK, Some("")).await?;
     bed.kill_manager().await?;
@@ -136,7 +136,7 @@ pub(crate) async fn managers_away(bed: &mut DockerBed) -> Result<()> {
     let begun = Instant::now();
     let machine = &infrastructure.member_names(1)[0];
     let (told, ()) = try_join!(told(&infrastructure), async {
-        // The scenario is about these times.
+        // These times are what the scenario is about.
         tokio::time::sleep(AWAY / 2).await;
         infrastructure.api("Machine").get(machine).await.context("a machine can't go without its infrastructure")?;
         bed.note("the docker infrastructure's manager is killed, and stays away");
@@ -150,8 +150,8 @@ pub(crate) async fn managers_away(bed: &mut DockerBed) -> Result<()> {
     gone(bed, &infrastructure).await
 }
 
-/// A control plane that its user has paused is not deleted before they lift the pause: etcd goes, and it is said whose turn
-/// it is.
+/// A control plane that its user has paused is not deleted before they lift the pause. Etcd is deleted, and the status
+/// says that it is the user's turn.
 async fn paused_by_its_user(bed: &DockerBed, namespace: &str) -> Result<()> {
     let handle = up(bed, namespace, "broken-paused", 1).await?;
     annotate(&handle, "KubeadmControlPlane", &handle.control_plane, names::PAUSED_ANNOTATION, Some(USERS)).await?;
@@ -174,7 +174,8 @@ async fn paused_by_its_user(bed: &DockerBed, namespace: &str) -> Result<()> {
     etcd_went_between(&bed.plane.requests_since(before)?, &handle)
 }
 
-/// Workers go first. Theirs are machines with nothing of Kubernetes: what counts is that they are there.
+/// Workers are deleted first. These workers are machines without anything of Kubernetes: it only matters that they
+/// exist.
 async fn with_workers(bed: &DockerBed, namespace: &str) -> Result<()> {
     let name = "broken-workers";
     let data = json!({
@@ -209,7 +210,7 @@ async fn with_workers(bed: &DockerBed, namespace: &str) -> Result<()> {
     Ok(())
 }
 
-/// Deletes the Cluster, waits until nothing of it is left, and checks the order in which it went and what was said.
+/// Deletes the Cluster, waits until nothing of it is left, and checks the order of the deletions and what was reported.
 pub(crate) async fn deleted(bed: &DockerBed, handle: &ClusterHandle, what: &str) -> Result<Vec<String>> {
     let before = bed.plane.mark();
     let begun = Instant::now();

@@ -1,4 +1,4 @@
-//! How a Cluster goes: in which order, and what is said meanwhile.
+//! How a Cluster is deleted: in which order, and what it reports meanwhile.
 
 use crate::clusters::{GONE, granted};
 use anyhow::{Context, Result, ensure};
@@ -12,16 +12,15 @@ use serde_json::Value;
 use std::pin::pin;
 use std::time::Duration;
 
-/// The annotation that wakes a control plane.
+/// The annotation that triggers a reconcile of the control plane.
 const GONE_ANNOTATION: &str = "etcdcluster.cluster.x-k8s.io/etcd-gone";
-/// What a control plane may take to go once etcd has gone, with its machines.
+/// How long a control plane and its machines may take to be deleted after etcd.
 const SOON: Duration = Duration::from_secs(40);
 
-/// Where people look while they wait: the condition of the Cluster about its etcd, and that of the EtcdCluster.
+/// Where people look while they wait: the Cluster's condition about its etcd, and the condition of the EtcdCluster.
 const SAYS: [(&str, &str); 2] = [("Cluster", "ManagedExternalEtcdReady"), ("EtcdCluster", "Deleting")];
 
-/// Waits until the Cluster is gone, and gives what was said of its etcd from the beginning to the end of the deletion, each
-/// time that it changed.
+/// Waits until the Cluster is gone, and returns what these conditions said during the deletion: each text once.
 pub(crate) async fn told(handle: &ClusterHandle) -> Result<Vec<String>> {
     let watch = |kind: &str, name: &str| {
         let one = Config::default().fields(&format!("metadata.name={name}"));
@@ -43,7 +42,7 @@ pub(crate) async fn told(handle: &ClusterHandle) -> Result<Vec<String>> {
                 }
                 Ok(Event::Delete(_)) if which == 0 => return Ok(()),
                 Ok(Event::InitDone) if which == 0 && !seen => return Ok(()),
-                // An answer that is late is asked for again.
+                // The watcher asks again after an error.
                 Ok(_) | Err(_) => {}
             }
         }
@@ -61,9 +60,9 @@ fn said(object: &DynamicObject, (kind, type_): (&str, &str)) -> Option<String> {
     Some(format!("{kind} {type_}={} {}: {}", text("status"), text("reason"), text("message")))
 }
 
-/// By the API server's own account: when the last Machine of etcd was gone, we gave the control plane's controller a reason to
-/// look, and the control plane was gone soon after. Its API server no longer answers by then, so the controller is in its error
-/// back-off, of up to two minutes.
+/// According to the API server's audit log, we gave the control plane's controller a reason to reconcile when the last
+/// Machine of etcd was gone, and the control plane was gone soon after. By then, its API server no longer answers, so
+/// the controller is in its error back-off, of up to two minutes.
 pub(crate) fn the_control_plane_was_woken(requests: &Requests, handle: &ClusterHandle) -> Result<()> {
     let machines = granted(requests, handle, users::CAPI_CORE).resource("machines").writes();
     let of_etcd = machines.iter().filter(|request| request.name.starts_with(&format!("{}-", handle.etcd)));
@@ -80,15 +79,15 @@ pub(crate) fn the_control_plane_was_woken(requests: &Requests, handle: &ClusterH
     Ok(())
 }
 
-/// By the API server's own account: etcd was deleted after the last worker Machine, and the control plane after the last
-/// Machine of etcd.
+/// According to the API server's audit log, etcd was deleted after the last worker Machine was gone, and the control
+/// plane after the last Machine of etcd was gone.
 pub(crate) fn etcd_went_between(requests: &Requests, handle: &ClusterHandle) -> Result<()> {
     let etcd = granted(requests, handle, users::PROVIDER).verb("delete").resource("etcdclusters");
     let etcd = etcd.iter().next().with_context(|| format!("we have not deleted EtcdCluster {}", handle.etcd))?.received;
     let core = granted(requests, handle, users::CAPI_CORE);
     let control_plane = core.verb("delete").resource("kubeadmcontrolplanes");
     let control_plane = control_plane.iter().next().context("nobody has deleted the control plane")?.received;
-    // The last thing that happens to a Machine is that its finalizer is taken away.
+    // The last write to a Machine is the removal of its finalizer.
     for machine in core.resource("machines").writes().iter() {
         let of = |owner: &str| machine.name.starts_with(&format!("{owner}-"));
         if of(&handle.control_plane) {

@@ -9,7 +9,7 @@ use e2e::docker::{DockerBed, EXAMPLE};
 use e2e::until::until;
 use std::time::Instant;
 
-/// One apply makes three members on unmodified infrastructure; etcd, the control plane and the containers agree; and
+/// One apply makes three members on unmodified infrastructure. Etcd, the control plane and the containers agree, and a
 /// deletion leaves nothing.
 pub(crate) async fn three_members(bed: &mut DockerBed) -> Result<()> {
     let bed = &*bed;

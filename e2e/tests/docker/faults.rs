@@ -1,5 +1,6 @@
-//! One cluster meets one fault after the other: networks that are cut or slow and an etcd that stutters, for a while;
-//! then a log in which a byte has changed, and certificates that have expired, for which a member is replaced.
+//! One cluster meets one fault after the other. First come faults that pass: networks that are cut or slow, and an etcd
+//! that stalls again and again. Then come faults for which a member is replaced: a log in which a byte has changed, and
+//! expired certificates.
 
 use crate::clusters::{PATIENCE, change, gone, up};
 use crate::data_loss;
@@ -16,14 +17,14 @@ use local_infrastructure::machine::Way;
 use serde_json::json;
 use std::time::{Duration, Instant};
 
-/// One client and one watch, which follow the endpoints that they are told.
+/// One client and one watch, which follow the endpoints that they are given.
 const LOAD: Load = Load { seed: None, clients: 1, keys: 4, rest: Duration::from_millis(50), keep_endpoints: false };
-/// The longest that nothing may be written: a leader that is cut off or slow, and the elections after it.
+/// The longest time without a write: a leader is cut off or slow, and then there are elections.
 const STALL: Duration = Duration::from_secs(30);
-/// How long a member is ill at least, and how long it may take until a cut is seen.
+/// How long a fault lasts at least, and how long it may take until a cut is reported.
 const CUT: Duration = Duration::from_secs(8);
 const SEEN: Duration = Duration::from_secs(20);
-/// Seconds until a member counts as unhealthy: more than it is ill, or few.
+/// Seconds until a member counts as unhealthy: longer than a fault that passes, and only a few.
 const PATIENT: i64 = 40;
 const IMPATIENT: i64 = 5;
 /// Kills etcd. systemd starts it again.
@@ -31,9 +32,9 @@ const CRASH: [&str; 4] = ["systemctl", "kill", "--signal=KILL", "etcd"];
 /// A day in the past.
 const EXPIRED: (i32, u8, u8) = (2020, 1, 1);
 
-/// Of what passes nobody is replaced, and cuts are told; of the two others the member is replaced, without help, and
-/// nobody else. The first member stays all along, and has the log from its beginning: by that, nothing that was
-/// acknowledged is lost.
+/// For faults that pass, no member is replaced, and cuts are reported. For the two others, exactly the faulty member is
+/// replaced, without help. The first member stays throughout and has the log from its beginning, which shows that no
+/// acknowledged write is lost.
 pub(crate) async fn one_after_the_other(bed: &mut DockerBed) -> Result<()> {
     let bed = &*bed;
     ClusterHandle::make_namespace(&bed.client(), "faults").await?;
@@ -90,7 +91,8 @@ pub(crate) async fn one_after_the_other(bed: &mut DockerBed) -> Result<()> {
     gone(bed, &handle).await
 }
 
-/// A member is ill for a while: that is told where a check is sure to fail, and all are well when it is over.
+/// A member has a fault for a while. If a check is sure to fail, the fault is reported. All members are healthy when it
+/// is over.
 async fn recovers(
     handle: &ClusterHandle,
     ill: &MemberStatus,
@@ -104,7 +106,7 @@ async fn recovers(
     if is_seen {
         is_told(handle, ill).await.with_context(|| format!("{}: {what}", ill.name))?;
     }
-    // The scenario is about this time.
+    // This time is what the scenario is about.
     tokio::time::sleep(CUT.saturating_sub(begun.elapsed())).await;
     ends.await.with_context(|| format!("{}: no longer {what}", ill.name))?;
     handle.until_all_are_well(PATIENCE).await?;
@@ -112,20 +114,21 @@ async fn recovers(
     Ok(())
 }
 
-/// Waits until it is told that a member fails.
+/// Waits until the status reports that a member fails.
 async fn is_told(handle: &ClusterHandle, ill: &MemberStatus) -> Result<()> {
     until(format!("it is told that {} fails", ill.name), SEEN, async || {
         let conditions = handle.status().await?.conditions;
         let healthy = conditions.iter().find(|condition| condition.type_ == "MembersHealthy");
         let healthy = healthy.context("no condition MembersHealthy")?;
-        // While the others elect a leader, they fail as well.
+        // While the other members elect a leader, they fail as well.
         ensure!(healthy.status == "False" && healthy.message.contains(&ill.name), "{healthy:?}");
         Ok(Some(()))
     })
     .await
 }
 
-/// Shows certificates that have expired, to clients and to the other members. Connections that are open would go on.
+/// Makes the member use expired certificates towards clients and other members. Kills etcd, so that open connections
+/// end and it starts again.
 async fn expire(bed: &DockerBed, handle: &ClusterHandle, name: &str) -> Result<()> {
     let (host, ca) = (data_loss::container(bed, handle, name).await?, api::names::ca_secret(&handle.cluster));
     let ill = member(handle, |member| member.name == name).await?;
@@ -139,8 +142,8 @@ async fn expire(bed: &DockerBed, handle: &ClusterHandle, name: &str) -> Result<(
     said(&host, &CRASH).await.map(drop)
 }
 
-/// Waits until three Machines without this one are three healthy members, nothing is being done any more, and its
-/// container is gone. Gives their names, and tells the writers of their endpoints.
+/// Waits until three Machines other than this one have three healthy members, nothing else is going on, and its
+/// container is gone. Returns the names of the Machines, and gives their endpoints to the writers.
 async fn is_replaced(bed: &DockerBed, handle: &ClusterHandle, writers: &History, name: &str) -> Result<Vec<String>> {
     let before = handle.etcd_machines().await?;
     let after = until(format!("{name} is replaced"), PATIENCE, async || {
@@ -158,7 +161,7 @@ async fn is_replaced(bed: &DockerBed, handle: &ClusterHandle, writers: &History,
     Ok(after)
 }
 
-/// Waits until a member is as wanted.
+/// Waits until a member satisfies `is_it`.
 async fn member(handle: &ClusterHandle, is_it: impl Fn(&MemberStatus) -> bool) -> Result<MemberStatus> {
     until(format!("a member of {} is as wanted", handle.etcd), PATIENCE, async || {
         Ok(handle.status().await?.members.into_iter().find(&is_it))
@@ -171,7 +174,7 @@ fn host(member: &MemberStatus) -> &str {
     member.client_url.trim_start_matches("https://").trim_end_matches(":2379")
 }
 
-/// Has members asked every second, and replaced after so many of failing checks.
+/// Lets members be probed every second, and replaced after this many seconds of failing checks.
 async fn unhealthy_after(handle: &ClusterHandle, seconds: i64) -> Result<()> {
     let check = json!({"intervalSeconds": 1, "unhealthyAfterSeconds": seconds});
     change(handle, "EtcdCluster", &handle.etcd, &json!({"spec": {"healthCheck": check}})).await

@@ -1,5 +1,5 @@
-//! The gate: no control-plane Machine is made before etcd is Ready and the API servers' client certificate is there,
-//! whoever is first, and whether or not the hook is running.
+//! The gate: no control-plane Machine is made before etcd is Ready and the API servers' client certificate exists, in
+//! whatever order things happen, and whether or not the hook is running.
 
 use crate::clusters::{PATIENCE, annotate, applied, control_plane_machines, documents, gate_was_kept, gone, released};
 use anyhow::{Context, Result, ensure};
@@ -15,17 +15,17 @@ use rand::seq::SliceRandom;
 use serde_json::json;
 use std::time::{Duration, Instant};
 
-/// Clusters whose control plane races us: in all with `E2E_FULL`, without it, and how many of them at once.
+/// Clusters whose control plane races us: how many with `E2E_FULL`, how many without it, and how many at the same time.
 const RACES: (usize, usize, usize) = (20, 4, 4);
-/// How much earlier than ours the control plane's objects are there.
+/// How much earlier than our objects those of the control plane exist.
 const HEAD_START: Duration = Duration::from_secs(5);
-/// What the control plane's manager says when it would go on, and may not.
+/// The message of the control plane's manager when the gate stops it.
 const REFUSED: &str = "external certificate not found";
 
-/// With the hook stopped nobody pauses the control plane, and it does not start all the same: not before etcd is Ready, and
-/// not then, for the client Secret is missing. With the hook back it goes on.
+/// With the hook stopped, nothing pauses the control plane. It still makes no Machine: not before etcd is Ready, and
+/// not then, because the client Secret is missing. When the hook is back, it goes on.
 pub(crate) async fn hook_away(bed: &mut DockerBed) -> Result<()> {
-    // Without bootstrap data no machine becomes a member, however long the control plane's manager takes.
+    // Without bootstrap data, no machine becomes a member, however long the control plane's manager takes.
     bed.restart_manager_with(&["etcd-cluster"]).await?;
     ClusterHandle::make_namespace(&bed.client(), "gate-hook").await?;
     let before = bed.plane.mark();
@@ -57,7 +57,7 @@ pub(crate) async fn hook_away(bed: &mut DockerBed) -> Result<()> {
     gate_was_kept(&bed.plane.requests_since(before)?, &handle)
 }
 
-/// The control plane's manager races us from the first moment, with the documents in another order each time.
+/// The control plane's manager races us from the first moment, each time with the documents in another order.
 pub(crate) async fn races(bed: &mut DockerBed) -> Result<()> {
     let races = if is_full() { RACES.0 } else { RACES.1 };
     let seed = seed()?;
@@ -102,13 +102,13 @@ pub(crate) async fn races(bed: &mut DockerBed) -> Result<()> {
     Ok(())
 }
 
-/// The control plane and all that it needs are there seconds before anything of ours.
+/// The control plane and everything that it needs exist seconds before any of our objects.
 pub(crate) async fn control_plane_first(bed: &mut DockerBed) -> Result<()> {
     let bed = &*bed;
     let client = bed.client();
     ClusterHandle::make_namespace(&client, "gate-first").await?;
     let before = bed.plane.mark();
-    // Not even the Cluster says yet that there will be an etcd.
+    // Not even the Cluster names an etcd yet.
     let all = documents("gate-first", "gate-first", 1)?;
     let handle = ClusterHandle::new(&client, &all);
     let theirs = all.clone().without(|document| document["kind"] == "EtcdCluster").with("Cluster", |cluster| {
@@ -126,7 +126,7 @@ pub(crate) async fn control_plane_first(bed: &mut DockerBed) -> Result<()> {
     gate_was_kept(&bed.plane.requests_since(before)?, &handle)
 }
 
-/// How often the control plane's manager has wanted to make a Machine of this cluster, and was not let. None: never.
+/// How many times the gate kept the control plane's manager from making a Machine of this cluster; `None` if never.
 fn refusals(bed: &DockerBed, handle: &ClusterHandle) -> Result<Option<usize>> {
     let log = bed.world().logs().join("capi-control-plane.log");
     let text = std::fs::read_to_string(&log).with_context(|| format!("read {}", log.display()))?;
@@ -134,7 +134,7 @@ fn refusals(bed: &DockerBed, handle: &ClusterHandle) -> Result<Option<usize>> {
     Ok(Some(found).filter(|found| *found > 0))
 }
 
-/// The control plane has made nothing, and could not.
+/// The control plane has made nothing, and could not have.
 async fn nothing_has_started(handle: &ClusterHandle) -> Result<()> {
     let machines = handle.control_plane_machines().await?;
     ensure!(machines.is_empty(), "the control plane has made Machines {machines:?}");

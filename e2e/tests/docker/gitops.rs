@@ -1,5 +1,5 @@
-//! A GitOps loop applies the same manifest again and again, which restores the placeholder in it: nothing changes, neither
-//! in the management cluster nor in the cluster itself.
+//! A GitOps loop applies the same manifest again and again, which restores the placeholder. Nothing changes, neither in
+//! the management cluster nor in the workload cluster.
 
 use crate::clusters::{PATIENCE, gone};
 use anyhow::{Context, Result, ensure};
@@ -14,13 +14,13 @@ use kube::api::DynamicObject;
 use serde_json::json;
 use std::time::{Duration, Instant};
 
-/// Restorations of the placeholder, half of them server-side, half of them by kubectl as it does by default.
+/// How many times the placeholder is restored: half of them by server-side apply, and half by kubectl's default apply.
 const RESTORATIONS: usize = 200;
-/// Until everybody has dealt with the last one, and a rollout would have begun.
+/// How long it takes until all controllers have handled the last one, and a rollout would have begun.
 const SETTLES: Duration = Duration::from_secs(30);
 
-/// The control plane's generation changes at most once, no Machine is replaced, and kubeadm's configuration never contains
-/// the placeholder.
+/// The control plane's generation changes at most once, no Machine is replaced, and kubeadm's configuration never
+/// contains the placeholder.
 pub(crate) async fn same_manifest_again(bed: &mut DockerBed) -> Result<()> {
     let bed = &*bed;
     let client = bed.client();

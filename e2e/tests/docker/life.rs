@@ -1,4 +1,4 @@
-//! What happens to a control plane in its life, while etcd is managed: etcd notices nothing of it, except where it is meant.
+//! What happens to a control plane in its life while etcd is managed. Etcd is not affected, except where it should be.
 
 mod whole;
 
@@ -17,13 +17,13 @@ use std::time::{Duration, Instant};
 
 pub(crate) use whole::of_one_etcd;
 
-/// Three Nodes one after the other, on a busy computer.
+/// How long it may take to replace three Nodes one after the other, on a busy computer.
 const ROLLOUT: Duration = Duration::from_secs(420);
-/// What API servers that come and go may cost a writer: until the load balancer has noticed.
+/// How long replaced API servers may keep a writer from writing, until the load balancer notices.
 const GAP: Duration = Duration::from_secs(30);
 
-/// Scaled up, upgraded to the next release of Kubernetes, robbed of a node that a MachineHealthCheck then has replaced, and
-/// scaled down: etcd's members stay what they are.
+/// The control plane is scaled up, is upgraded to the next release of Kubernetes, loses a node that a
+/// MachineHealthCheck replaces, and is scaled down. Etcd's members do not change.
 pub(crate) async fn of_a_control_plane(bed: &mut DockerBed) -> Result<()> {
     let bed = &*bed;
     let before = bed.add_previous_nodes().await?;
@@ -42,7 +42,7 @@ pub(crate) async fn of_a_control_plane(bed: &mut DockerBed) -> Result<()> {
                 condition["timeoutSeconds"] = json!(30);
             }
         });
-    // The template that nodes are made from after the upgrade, and the one that they are made from before it.
+    // One template is for nodes after the upgrade, and one for nodes before it.
     let template = "life-control-plane";
     let after = manifests.documents().iter().find(|document| is_named(document, template) && is_template(document));
     let mut after = after.context("the example has no template of the control plane")?.clone();
@@ -83,7 +83,7 @@ pub(crate) async fn of_a_control_plane(bed: &mut DockerBed) -> Result<()> {
     lap();
 
     let lap = self::lap("a killed node is replaced");
-    // Machines go a moment after their Nodes.
+    // Machines are gone a moment after their Nodes.
     let nodes = until("the upgrade has left three Machines", PATIENCE, async || {
         let (machines, nodes) = (handle.control_plane_machines().await?, workload.ready_nodes().await?);
         ensure!(machines == nodes, "Machines are {machines:?}, Nodes {nodes:?}");
@@ -113,7 +113,7 @@ pub(crate) async fn of_a_control_plane(bed: &mut DockerBed) -> Result<()> {
     gone(bed, &handle).await
 }
 
-/// etcd grows from one member to three below a cluster that works: the control plane rolls once, and writes go on.
+/// etcd grows from one member to three below a running cluster. The control plane rolls out once, and writes go on.
 pub(crate) async fn of_an_etcd_that_grows(bed: &mut DockerBed) -> Result<()> {
     let bed = &*bed;
     let Below { handle, workload, writer, mark } = below(bed, "grow", 1).await?;
@@ -137,7 +137,7 @@ pub(crate) async fn of_an_etcd_that_grows(bed: &mut DockerBed) -> Result<()> {
     rolled_once(bed, &handle, writer, mark).await
 }
 
-/// Every member of etcd is replaced below a cluster that works: the control plane rolls once, the old members leave
+/// Every member of etcd is replaced below a running cluster. The control plane rolls out once, the old members leave
 /// when it has, and writes go on.
 pub(crate) async fn of_an_etcd_that_rolls(bed: &mut DockerBed) -> Result<()> {
     let bed = &*bed;
@@ -157,23 +157,23 @@ pub(crate) async fn of_an_etcd_that_rolls(bed: &mut DockerBed) -> Result<()> {
     .await?;
     ensure!(!endpoints.iter().any(|endpoint| first.contains(endpoint)), "{endpoints:?} has some of {first:?}");
     only_server_has(bed, &handle, &endpoints).await?;
-    // No old member has left before.
+    // So no old member has left before that.
     would_join_with(&workload, &endpoints).await?;
     workload.until_nodes(1, PATIENCE).await?;
     lap();
     rolled_once(bed, &handle, writer, mark).await
 }
 
-/// A cluster with one control-plane node that works, and that is written to.
+/// A running cluster with one control-plane node, which is written to.
 struct Below {
     handle: ClusterHandle,
     workload: Workload,
     writer: Writer,
-    /// Before it was applied.
+    /// Before the cluster was applied.
     mark: Mark,
 }
 
-/// Such a cluster, with so many members of etcd.
+/// Such a cluster, with this many members of etcd.
 async fn below(bed: &DockerBed, name: &str, members: i64) -> Result<Below> {
     let client = bed.client();
     ClusterHandle::make_namespace(&client, name).await?;
@@ -188,7 +188,7 @@ async fn below(bed: &DockerBed, name: &str, members: i64) -> Result<Below> {
     Ok(Below { handle, workload, writer, mark })
 }
 
-/// There is one API server, and it was started with these endpoints, which are on record as in use.
+/// There is exactly one API server. It was started with these endpoints, which are recorded as in use.
 async fn only_server_has(bed: &DockerBed, handle: &ClusterHandle, endpoints: &[String]) -> Result<()> {
     let machines = handle.control_plane_machines().await?;
     let [machine] = machines.as_slice() else { anyhow::bail!("its Machines are {machines:?}") };
@@ -197,7 +197,7 @@ async fn only_server_has(bed: &DockerBed, handle: &ClusterHandle, endpoints: &[S
     Ok(())
 }
 
-/// A machine that joined the control plane now would be started with these endpoints: kubeadm keeps them.
+/// A machine that joins the control plane now would start with these endpoints: kubeadm stores them.
 async fn would_join_with(workload: &Workload, endpoints: &[String]) -> Result<()> {
     let maps: Api<ConfigMap> = Api::namespaced(workload.client(), "kube-system");
     let map = maps.get("kubeadm-config").await.context("read kubeadm-config")?;
@@ -210,7 +210,7 @@ async fn would_join_with(workload: &Workload, endpoints: &[String]) -> Result<()
     Ok(())
 }
 
-/// The control plane was told of etcd twice, and made two Machines. The cluster is deleted.
+/// Endpoints were written to the control plane twice, and it made two Machines. Deletes the cluster.
 async fn rolled_once(bed: &DockerBed, handle: &ClusterHandle, writer: Writer, mark: Mark) -> Result<()> {
     writer.stop(GAP).await?;
     let requests = bed.plane.requests_since(mark)?;
@@ -222,7 +222,8 @@ async fn rolled_once(bed: &DockerBed, handle: &ClusterHandle, writer: Writer, ma
     gone(bed, handle).await
 }
 
-/// What must not change while a control plane lives its own life: who is a member, on which Machine, since when its process.
+/// What a rollout of the control plane must not change: who is a member, on which Machine, and since when its process
+/// runs.
 async fn etcd(bed: &DockerBed, handle: &ClusterHandle) -> Result<Vec<String>> {
     let mut seen = Vec::new();
     for member in handle.status().await?.members {
@@ -245,7 +246,7 @@ fn is_template(document: &Value) -> bool {
     document["kind"] == "DevMachineTemplate"
 }
 
-/// Tells, when it is called, how long something took.
+/// When the returned function is called, it prints how long something took.
 fn lap(what: &'static str) -> impl FnOnce() {
     let begun = Instant::now();
     move || println!("  {what:<52} {:>5.1} s", begun.elapsed().as_secs_f32())

@@ -1,8 +1,8 @@
-//! The loop with Docker: unmodified Cluster API with its docker infrastructure, systemd in the machines, real etcd. One bed
-//! serves all scenarios; each has a namespace of its own, and Clusters whose names no other has: names of containers are
-//! the daemon's.
+//! The whole loop with Docker: unmodified Cluster API with its docker infrastructure, systemd in the machines, and real
+//! etcd. One bed serves all scenarios. Each scenario has a namespace of its own, and Clusters whose names no other
+//! scenario uses, because names of containers are unique in the daemon.
 //!
-//! Some scenarios are run only with `E2E_FULL=1`, or when they are asked for by their full name.
+//! Some scenarios run only with `E2E_FULL=1`, or when their full name is given.
 
 mod by_hand;
 mod clusters;
@@ -39,7 +39,7 @@ use std::time::{Duration, Instant};
 fn main() -> ExitCode {
     prepare_and_run(prepare, |world| {
         let mut arguments = Arguments::from_args();
-        // They share the bed, and some of them take parts of it away for a while.
+        // Scenarios share the bed, and some of them take parts of it away for a while.
         arguments.test_threads = Some(1);
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("start tokio")?;
         let runtime = Arc::new(runtime);
@@ -78,9 +78,9 @@ type Shared = Arc<Mutex<Option<DockerBed>>>;
 struct Scenario {
     name: &'static str,
     run: for<'a> fn(&'a mut DockerBed) -> LocalBoxFuture<'a, anyhow::Result<()>>,
-    /// Whether it is run without being asked for.
+    /// Whether it runs by default.
     core: bool,
-    /// The Cluster API that it runs on.
+    /// The release of Cluster API that it runs on.
     release: Release,
 }
 
@@ -90,7 +90,7 @@ impl Scenario {
     }
 }
 
-/// Makes outside what the scenarios need that are going to be run.
+/// Makes, outside, what the selected scenarios need.
 fn prepare(tools: &Tools) -> anyhow::Result<()> {
     let arguments = Arguments::from_args();
     let wanted: Vec<Scenario> = scenarios().into_iter().filter(|scenario| scenario.is_wanted(&arguments)).collect();
@@ -100,7 +100,7 @@ fn prepare(tools: &Tools) -> anyhow::Result<()> {
         }
     }
     if wanted.iter().any(|scenario| scenario.name == "life::of_one_etcd") {
-        // The image of machines has every release that is there.
+        // The image of machines contains every release that has been built.
         Etcd::V3_7.ensure()?;
     }
     if wanted.iter().any(|scenario| scenario.name == "faults::one_after_the_other") {
@@ -110,7 +110,7 @@ fn prepare(tools: &Tools) -> anyhow::Result<()> {
         Parts::prepare_previous_nodes(tools)?;
     }
     if wanted.iter().any(|scenario| scenario.name == "released::images_run") {
-        // Its own failure, and nobody else's: the scenario finds none then.
+        // If this fails, it fails only its own scenario, which then finds no release.
         if let Err(error) = OwnRelease::make(tools) {
             eprintln!("released::images_run is going to fail: {error:#}");
         }
@@ -122,8 +122,8 @@ fn prepare(tools: &Tools) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Runs one scenario, in the bed of the one before if there is one. What happens to etcd while it runs is judged as
-/// well. Afterwards the bed is as it was, or there is none.
+/// Runs one scenario, in the bed of the one before if there is one. What happens to etcd meanwhile is judged as well.
+/// Afterwards, the bed is as it was before, or there is none.
 async fn in_a_clean_bed(
     slot: &mut Option<DockerBed>,
     world: &World,
@@ -153,7 +153,7 @@ async fn in_a_clean_bed(
     }
     match bed.clear(CLEAR).await {
         Ok(()) => *slot = Some(bed),
-        // It is not used again: who knows what has been left undone.
+        // The bed is not used again, because the scenario may have left anything behind.
         Err(error) => {
             println!("{name}: after it, {error:#}");
             if result.is_ok() {
@@ -171,7 +171,7 @@ async fn in_a_clean_bed(
     result
 }
 
-/// Keeps what goes when the bed is cleared.
+/// Keeps what clearing the bed would remove.
 async fn keep_evidence(bed: &DockerBed, name: &str, mark: Mark) {
     if let Err(missing) = bed.keep_evidence(name, mark).await {
         println!("{name}: not all evidence could be kept: {missing:#}");
@@ -222,7 +222,7 @@ fn scenarios() -> Vec<Scenario> {
         scenario!(by_hand::two_of_three_machines, core: false),
         scenario!(released::images_run, core: false),
         scenario!(outsider::installs_a_release, core: false),
-        // Last, as it needs another bed.
+        // Last, because it needs another bed.
         scenario!(older::one_control_plane, core: false, on: V1_12),
     ]
 }

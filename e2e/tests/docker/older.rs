@@ -1,4 +1,4 @@
-//! Cluster API 1.12, the oldest release that is supported, with the kinds of its docker infrastructure.
+//! Cluster API 1.12, the oldest supported release, with the kinds of its docker infrastructure.
 
 use crate::clusters::deleted_without_a_trace;
 use crate::road::{PATIENCE, travel};
@@ -11,8 +11,8 @@ use std::collections::BTreeSet;
 
 const EXAMPLE: &str = "examples/docker/docker-machine.yaml";
 
-/// The whole road with DockerMachines, whose provider waits for Nodes: etcd's Machines have addresses and count as
-/// provisioned all the same, and nothing is left of them after a deletion.
+/// The whole road with DockerMachines, whose provider waits for Nodes. Etcd's Machines have addresses and count as
+/// provisioned nevertheless, and a deletion leaves nothing of them.
 pub(crate) async fn one_control_plane(bed: &mut DockerBed) -> Result<()> {
     let mark = bed.plane.mark();
     travel(bed, EXAMPLE, "older", 1).await?;

@@ -1,10 +1,10 @@
-//! As somebody has it who is not of this project: a management cluster with Nodes, and our manager in it as Pods from
-//! its image, installed from the files of a release by clusterctl, and uninstalled as docs/install.md says.
+//! What a person outside this project has: a management cluster with Nodes, in which our manager runs as Pods from its
+//! image. clusterctl installs it from the files of a release, and it is uninstalled as docs/install.md says.
 //!
-//! The management cluster is one that Cluster API has made. Two things are not as they would be: Cluster API's own
-//! managers run beside it and not in it, since they have no images here, and cert-manager is missing with them
-//! ([`e2e::clusterctl`]); a rule of iptables stands in for kube-proxy. The plane's own docker infrastructure is away
-//! meanwhile, as its manager takes a port that no flag changes.
+//! Cluster API has made the management cluster. It differs from a usual one in two ways: Cluster API's own managers run
+//! beside it and not in it, because they have no images here, and cert-manager is missing with them
+//! ([`e2e::clusterctl`]); and a rule of iptables replaces kube-proxy. The plane's own docker infrastructure is stopped
+//! meanwhile, because its manager uses a port that no flag changes.
 
 use crate::clusters::{PATIENCE, change, documents, gone};
 use anyhow::{Context, Result, ensure};
@@ -28,17 +28,17 @@ const INSTALLED_IN: &str = "capi-etcdadm-system";
 const LEASE: &str = "cluster-api-provider-etcdadm";
 /// The manager's Pods.
 const LABEL: &str = "app.kubernetes.io/name=cluster-api-provider-etcdadm";
-/// On everything that clusterctl has installed.
+/// The label of everything that clusterctl has installed.
 const PROVIDER: &str = "cluster.x-k8s.io/provider=bootstrap-etcdadm";
-/// Of whatever reads the metrics. It is bound to nobody by the release.
+/// The ClusterRole of clients that read the metrics. The release does not bind it.
 const METRICS_READER: &str = "capi-etcdadm-metrics-reader";
-/// A port of this world that leads to a Pod's metrics.
+/// A port of this world that is forwarded to a Pod's metrics.
 const METRICS_PORT: u16 = 9712;
-/// How long the Pod that waits may take to get to work. A lease that is not given back ends after 15 s.
+/// How long the waiting Pod may take to start work. A lease that was not given back expires after 15 s.
 const TAKES_OVER: Duration = Duration::from_secs(60);
 
-/// Two Pods, a cluster that they bring up and tell of in their metrics, and the one that works is deleted: another one
-/// goes on. In the end nothing of it is left.
+/// Two Pods bring up a cluster and report it in their metrics. Then the active Pod is deleted, and another one goes on.
+/// In the end, nothing of the cluster and the provider is left.
 pub(crate) async fn installs_a_release(bed: &mut DockerBed) -> Result<()> {
     let (workload, node) = a_cluster_with_one_node(bed).await?;
     bed.capd().kill().await?;
@@ -108,7 +108,7 @@ async fn in_it(bed: &DockerBed, workload: Workload, node: String) -> Result<()> 
     Ok(())
 }
 
-/// A Kubernetes cluster of one control-plane node, and the name of that.
+/// A Kubernetes cluster of one control-plane node, and the name of that node.
 async fn a_cluster_with_one_node(bed: &DockerBed) -> Result<(Workload, String)> {
     let client = bed.client();
     ClusterHandle::make_namespace(&client, NAMESPACE).await?;
@@ -125,7 +125,7 @@ async fn a_cluster_with_one_node(bed: &DockerBed) -> Result<(Workload, String)> 
     Ok((workload, node))
 }
 
-/// Has clusterctl install a release in the cluster, with all its defaults, and wait until the manager is there.
+/// Lets clusterctl install a release in the cluster, with all defaults, and waits until the manager runs.
 async fn install(bed: &DockerBed, workload: &Workload) -> Result<Setup> {
     let setup = Setup::new(bed.world())?;
     setup.release().await?;
@@ -138,7 +138,7 @@ async fn install(bed: &DockerBed, workload: &Workload) -> Result<Setup> {
     Ok(setup)
 }
 
-/// Takes away what was installed, in the two steps of docs/install.md, and looks for what is left.
+/// Removes what was installed, in the two steps of docs/install.md, and checks that nothing is left.
 async fn uninstall(setup: &Setup, workload: &Workload) -> Result<()> {
     let everything = ["delete", "--bootstrap", "etcdadm", "--include-crd", "--include-namespace"];
     setup.run(workload.kubeconfig(), &everything).await?;
@@ -155,8 +155,8 @@ async fn uninstall(setup: &Setup, workload: &Workload) -> Result<()> {
     .await
 }
 
-/// The Pod serves metrics over TLS to whom the ClusterRole of the release is bound, and to nobody else: of the cluster,
-/// and that it works.
+/// The Pod serves metrics over TLS only to users to whom the release's ClusterRole is bound. The metrics report the
+/// cluster, and that the Pod is active.
 async fn tells_those_who_may_read(
     bed: &DockerBed,
     workload: &Workload,
@@ -185,12 +185,12 @@ async fn tells_those_who_may_read(
     .await
 }
 
-/// What the Pod says to the owner of a token, once there is a way to it.
+/// The Pod's answer to the owner of a token, once the port forwarding works.
 async fn answer(token: Option<&str>) -> Result<Result<String, u16>> {
     until("the Pod answers", PATIENCE, async || metrics(METRICS_PORT, token).await.map(Some)).await
 }
 
-/// What the plugin finds, now that there are Pods.
+/// The plugin finds the logs of the Pods.
 fn logs_are_found(workload: &Workload, handle: &ClusterHandle) -> Result<()> {
     let mut logs = Command::new(plugin()?);
     logs.args(["logs", &handle.etcd, "--namespace", &handle.namespace, "--kubeconfig"]).arg(workload.kubeconfig());
@@ -203,7 +203,7 @@ fn logs_are_found(workload: &Workload, handle: &ClusterHandle) -> Result<()> {
     Ok(())
 }
 
-/// The manager as it is installed.
+/// The installed manager.
 struct Installed {
     pods: Api<Pod>,
     leases: Api<Lease>,
@@ -215,7 +215,7 @@ impl Installed {
         Self { pods: Api::namespaced(client.clone(), INSTALLED_IN), leases: Api::namespaced(client, INSTALLED_IN) }
     }
 
-    /// Waits until there are two Pods and both are ready, and gives their names.
+    /// Waits until there are two Pods and both are ready, and returns their names.
     async fn until_both_are_ready(&self) -> Result<Vec<String>> {
         until("the manager's two Pods are ready", PATIENCE, async || {
             let pods = self.pods.list(&ListParams::default().labels(LABEL)).await?.items;
@@ -230,11 +230,11 @@ impl Installed {
         .await
     }
 
-    /// Name of the Pod that has the lease.
+    /// Name of the Pod that holds the lease.
     async fn holder(&self) -> Result<String> {
         let holder = self.leases.get(LEASE).await?.spec.and_then(|spec| spec.holder_identity);
         let holder = holder.filter(|holder| !holder.is_empty()).context("nobody has the lease")?;
-        // Behind the name stands what tells one life of a Pod from the next.
+        // The name is followed by a suffix that distinguishes the lives of a Pod.
         Ok(holder.rsplit_once('_').map_or(holder.as_str(), |(pod, _)| pod).to_owned())
     }
 }

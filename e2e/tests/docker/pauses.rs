@@ -1,5 +1,5 @@
-//! A user's own pause is respected throughout: on the Cluster, in its spec or as an annotation, and on the control plane.
-//! Nothing is done to what is paused until the user lifts the pause, and then everything goes on.
+//! A user's own pause is respected throughout: on the Cluster, in its spec or as an annotation, and on the control
+//! plane. Nothing is done to a paused object until the user lifts the pause, and then everything goes on.
 
 use crate::clusters::{PATIENCE, change, container, documents, goes_on, granted, released, up, waiting_in_their_boot};
 use anyhow::{Result, ensure};
@@ -13,11 +13,11 @@ use kube::ResourceExt;
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// How long a pause is watched.
+/// How long the scenario watches a pause.
 const WATCHED: Duration = Duration::from_secs(10);
-/// What the hook has written to a control plane stands in this annotation, in the same patch as the endpoints.
+/// The hook records in this annotation which endpoints it has written to a control plane, in the same patch.
 const WRITTEN_ENDPOINTS: &str = "etcdcluster.cluster.x-k8s.io/written-endpoints";
-/// Value of the annotation that pauses.
+/// The value of a user's annotation.
 const USERS: &str = "by-a-user";
 
 /// The ways to pause.
@@ -27,14 +27,14 @@ enum Way {
     Spec,
     /// The Cluster's annotation.
     Annotation,
-    /// The control plane's.
+    /// The annotation of the control plane.
     ControlPlane,
 }
 
 const WAYS: [(Way, &str); 3] =
     [(Way::Spec, "spec"), (Way::Annotation, "annotation"), (Way::ControlPlane, "control-plane")];
 
-/// Paused before anything was applied.
+/// A user pauses before anything is applied.
 pub(crate) async fn from_the_beginning(bed: &mut DockerBed) -> Result<()> {
     let bed = &*bed;
     ClusterHandle::make_namespace(&bed.client(), "pause-first").await?;
@@ -53,7 +53,7 @@ pub(crate) async fn from_the_beginning(bed: &mut DockerBed) -> Result<()> {
     Ok(())
 }
 
-/// Paused while the first machine boots, when the control plane is paused by us already.
+/// A user pauses while the first machine boots, and we have paused the control plane already.
 pub(crate) async fn on_the_way_up(bed: &mut DockerBed) -> Result<()> {
     let bed = &*bed;
     ClusterHandle::make_namespace(&bed.client(), "pause-early").await?;
@@ -66,7 +66,7 @@ pub(crate) async fn on_the_way_up(bed: &mut DockerBed) -> Result<()> {
         ensure!(!handle.status().await?.ready, "{name} is up already: nothing is shown");
         way.set(&handle).await?;
         let since = way.is_known(bed, &handle).await?;
-        // Where the control plane alone is paused, etcd comes up meanwhile.
+        // If only the control plane is paused, etcd comes up meanwhile.
         let etcd_goes_on = matches!(way, Way::ControlPlane);
         if etcd_goes_on {
             goes_on(bed, machine).await?;
@@ -81,7 +81,7 @@ pub(crate) async fn on_the_way_up(bed: &mut DockerBed) -> Result<()> {
     Ok(())
 }
 
-/// Paused when everything is up: more members are wanted then.
+/// A user pauses when everything is up. Then more members are wanted.
 pub(crate) async fn when_up(bed: &mut DockerBed) -> Result<()> {
     let bed = &*bed;
     ClusterHandle::make_namespace(&bed.client(), "pause-late").await?;
@@ -97,7 +97,7 @@ pub(crate) async fn when_up(bed: &mut DockerBed) -> Result<()> {
                 let machines = handle.etcd_machines().await?;
                 ensure!(machines.len() == 1, "{name}: etcd has Machines {machines:?}");
             }
-            // Etcd is not what is paused.
+            // Etcd is not paused.
             Way::ControlPlane => {
                 until("etcd has three members", PATIENCE, async || {
                     Ok((handle.status().await?.ready_replicas == 3).then_some(()))
@@ -159,21 +159,21 @@ impl Way {
         }
     }
 
-    /// Waits until we know of the pause. What was on its way before it came may have been written still.
+    /// Waits until we know of the pause. Writes that were on their way before may still arrive until then.
     async fn is_known(self, bed: &DockerBed, handle: &ClusterHandle) -> Result<Mark> {
         match self {
             Way::Spec | Way::Annotation => {
                 handle.until_condition("Paused", "True", "Paused", PATIENCE).await?;
             }
-            // Its value makes it the user's from the moment of the write.
+            // The value shows from the first write on that the pause is the user's.
             Way::ControlPlane => {}
         }
         Ok(bed.plane.mark())
     }
 
-    /// Watches the pause for a while: it stays, and by the API server's own account nothing is written to what is paused. To
-    /// a paused control plane there is: the endpoints that it will need when its user lets it go on, with the annotation that
-    /// says what was written, and, in its status, what is waited for.
+    /// Watches the pause for a while. The pause stays, and according to the API server's audit log, we write nothing to
+    /// what is paused. A paused control plane is an exception: we write the endpoints that it will need when its user
+    /// lifts the pause, with the annotation that records them, and report in its status what is waited for.
     async fn keeps(self, bed: &DockerBed, handle: &ClusterHandle, since: Mark) -> Result<()> {
         match self {
             Way::Spec | Way::Annotation => {
@@ -190,7 +190,7 @@ impl Way {
                 .await?;
             }
         }
-        // The scenario is about this time.
+        // This time is what the scenario is about.
         tokio::time::sleep(WATCHED).await;
         self.untouched(handle).await?;
         let ours = granted(&bed.plane.requests_since(since)?, handle, users::PROVIDER).writes();
@@ -200,8 +200,8 @@ impl Way {
         Ok(())
     }
 
-    /// Whether a write of ours should not have been made. That the EtcdCluster says in its own status that it is paused is
-    /// no change to what is paused.
+    /// Whether a write of ours should not have been made. An EtcdCluster's report in its own status that it is paused
+    /// does not count.
     fn concerns(self, request: &Request, handle: &ClusterHandle) -> bool {
         match self {
             Way::Spec | Way::Annotation => {
@@ -218,7 +218,7 @@ impl Way {
         }
     }
 
-    /// The pause is the user's, as they have set it.
+    /// The pause is still as its user has set it.
     async fn untouched(self, handle: &ClusterHandle) -> Result<()> {
         let (kind, wanted) = self.patch(true);
         let object = handle.api(kind).get(self.object(handle)).await?;

@@ -1,7 +1,8 @@
-//! Machines reboot, one after another and all at once, and everything comes back by itself.
+//! Machines reboot, one after another and all at once, and everything recovers by itself.
 //!
-//! Docker gives addresses away in the order in which containers start, so after a power cut each may get another's. Etcd
-//! can't live with that, and neither the docker infrastructure nor docker offers to keep them; the images of machines do.
+//! Docker assigns addresses in the order in which containers start, so each may get another one after a power cut. Etcd
+//! cannot work like that. Neither the docker infrastructure nor docker can keep addresses, but the images of machines
+//! do.
 
 use crate::clusters::{PATIENCE, look_closely, up};
 use anyhow::{Context, Result, ensure};
@@ -19,8 +20,8 @@ use std::time::Instant;
 const WHOLE: &str = "examples/docker/cluster.yaml";
 const ETCDCTL: &str = "/opt/bin/etcdctl.sh";
 
-/// Every container of a cluster with a control-plane node and a worker reboots, one after another and then all at once, the
-/// load balancer included: Kubernetes is there again, with what was stored.
+/// Every container of a cluster with a control-plane node and a worker reboots, first one after another and then all at
+/// once, including the load balancer. Afterwards Kubernetes works, and has everything that was stored.
 pub(crate) async fn of_a_whole_cluster(bed: &mut DockerBed) -> Result<()> {
     let bed = &*bed;
     let client = bed.client();
@@ -39,7 +40,7 @@ pub(crate) async fn of_a_whole_cluster(bed: &mut DockerBed) -> Result<()> {
         if etcd.contains(machine) {
             bed.reboot(machine).await?;
         } else {
-            // Nodes wait a minute and a half for their pods' sandboxes, and a load balancer has no systemd to ask.
+            // Nodes wait a minute and a half for their Pods' sandboxes, and a load balancer has no systemd.
             bed.power_cut(std::slice::from_ref(machine)).await?;
         }
         well_again(bed, &handle, &workload, &nodes, machine).await?;
@@ -52,7 +53,7 @@ pub(crate) async fn of_a_whole_cluster(bed: &mut DockerBed) -> Result<()> {
     Ok(())
 }
 
-/// Waits until what was stored is read again, more can be stored, every member is healthy, and every Node's kubelet has
+/// Waits until stored objects can be read, more can be stored, every member is healthy, and every Node's kubelet has
 /// reported after the reboot.
 async fn well_again(
     bed: &DockerBed,
@@ -92,8 +93,8 @@ async fn well_again(
     Ok(())
 }
 
-/// Each machine reboots by `systemctl reboot`, the next one when etcd is whole again; then the power of all of them is cut.
-/// What was written is there, addresses and members are the same, the control plane has not been touched.
+/// Each machine reboots by `systemctl reboot`, one when etcd is whole again after the other. Then the power of all of
+/// them is cut. What was written is there, addresses and members are the same, and the control plane has not changed.
 pub(crate) async fn of_etcds_machines(bed: &mut DockerBed) -> Result<()> {
     let bed = &*bed;
     ClusterHandle::make_namespace(&bed.client(), "reboots").await?;
@@ -152,7 +153,7 @@ pub(crate) async fn of_etcds_machines(bed: &mut DockerBed) -> Result<()> {
     Ok(())
 }
 
-/// Waits until every machine answers for itself, and has what was written.
+/// Waits until every machine answers by itself, and has what was written.
 async fn all_serve(bed: &DockerBed, machines: &[String]) -> Result<()> {
     for machine in machines {
         until(format!("{machine} serves"), PATIENCE, async || {

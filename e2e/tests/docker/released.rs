@@ -1,5 +1,5 @@
-//! What a release is made of runs: the manager's image as the Deployment runs it, and etcdadm from its image and as a plain
-//! file. The release is this checkout's, by `hack/release.sh`.
+//! The artifacts of a release run: the manager's image as the Deployment runs it, and etcdadm from its image and as a
+//! plain file. `hack/release.sh` makes the release from this checkout.
 
 use crate::clusters::{GONE, applied, released};
 use anyhow::{Context, Result, ensure};
@@ -19,14 +19,14 @@ use std::process::Command;
 use std::time::Duration;
 
 const DEPLOYMENT: &str = include_str!("../../../config/manager/manager.yaml");
-/// What an image takes on a node, in bytes.
+/// The largest size of an image on a node, in bytes.
 const MOST: u64 = 20_000_000;
 /// Name of the container.
 const MANAGER: &str = "manager-of-the-release";
-/// A Pod has its ports to itself. Here the world's other programs have some.
+/// A Pod has its ports to itself. Here, other programs of the world use some.
 const HEALTH_PORT: u16 = 9710;
 const METRICS_PORT: u16 = 9711;
-/// How long the manager may take to give up what it does.
+/// How long the manager may take to end.
 const END: Duration = Duration::from_secs(15);
 /// Where the container finds its kubeconfig.
 const KUBECONFIG: &str = "/kubeconfig";
@@ -39,7 +39,7 @@ pub(crate) async fn images_run(bed: &mut DockerBed) -> Result<()> {
     let deployment: Value = serde_yaml::from_str(DEPLOYMENT)?;
     is_what_the_deployment_asks_for(bed, &image, &deployment).await?;
 
-    // Another manager would do the work.
+    // Otherwise, the bed's manager would do the work.
     bed.manager().terminate(END).await?;
     start(bed, &image, &deployment).await?;
     runs_with_nothing(bed).await?;
@@ -62,14 +62,14 @@ pub(crate) async fn images_run(bed: &mut DockerBed) -> Result<()> {
     etcdadm_runs(bed, &release).await
 }
 
-/// Loads an image as a person does, and gives its name.
+/// Loads an image as a person does, and returns its name.
 async fn load(bed: &DockerBed, archive: &Path) -> Result<String> {
     let said = bed.docker(&["load", "--input", &archive.display().to_string()]).await?;
     let name = said.lines().find_map(|line| line.strip_prefix("Loaded image: "));
     Ok(name.with_context(|| format!("docker load says {said}"))?.trim().to_owned())
 }
 
-/// Small, for this computer, with one file, and with the user that the Deployment wants.
+/// The image is small, is for this computer, has one file, and has the user that the Deployment wants.
 async fn is_what_the_deployment_asks_for(bed: &DockerBed, image: &str, deployment: &Value) -> Result<()> {
     let said = bed.docker(&["image", "inspect", "--format", "{{json .}}", image]).await?;
     let described: Value = serde_json::from_str(&said).with_context(|| format!("docker says {said}"))?;
@@ -85,7 +85,8 @@ async fn is_what_the_deployment_asks_for(bed: &DockerBed, image: &str, deploymen
     Ok(())
 }
 
-/// Starts it with the Deployment's command line and restrictions, and the user of the image, and waits until it is ready.
+/// Starts the image with the Deployment's command line and restrictions, as the image's user, and waits until it is
+/// ready.
 async fn start(bed: &DockerBed, image: &str, deployment: &Value) -> Result<()> {
     let container = &deployment["spec"]["template"]["spec"]["containers"][0];
     let restrictions = json!({
@@ -115,7 +116,7 @@ async fn start(bed: &DockerBed, image: &str, deployment: &Value) -> Result<()> {
     get(HEALTH_PORT, "/healthz").await.map(drop)
 }
 
-/// A kubeconfig that needs no other file, for whoever may read it.
+/// A kubeconfig that needs no other files, readable for the container's user.
 fn kubeconfig(bed: &DockerBed) -> Result<String> {
     let mut kubeconfig: Value = serde_json::from_slice(&fs::read(bed.plane.kubeconfig_for(users::PROVIDER)?)?)?;
     let cluster = kubeconfig["clusters"][0]["cluster"].as_object_mut().context("no cluster in the kubeconfig")?;
@@ -127,7 +128,7 @@ fn kubeconfig(bed: &DockerBed) -> Result<String> {
     Ok(file.display().to_string())
 }
 
-/// By the kernel's own account: no root, no capability, no way to become more.
+/// According to the kernel, the process is not root, has no capabilities, and cannot get any.
 async fn runs_with_nothing(bed: &DockerBed) -> Result<()> {
     let pid = bed.docker(&["inspect", "--format", "{{.State.Pid}}", MANAGER]).await?;
     let status = fs::read_to_string(format!("/proc/{}/status", pid.trim()))?;
@@ -142,7 +143,7 @@ async fn runs_with_nothing(bed: &DockerBed) -> Result<()> {
     Ok(())
 }
 
-/// From its image and as a plain file it is the same program.
+/// etcdadm is the same program in its image and as a plain file.
 async fn etcdadm_runs(bed: &DockerBed, release: &OwnRelease) -> Result<()> {
     let image = load(bed, &release.image("etcdadm")?).await?;
     let inside = bed.docker(&["run", "--rm", "--read-only", "--network", "none", &image, "version"]).await?;

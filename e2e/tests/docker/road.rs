@@ -1,4 +1,4 @@
-//! The whole road: from one apply to a Kubernetes cluster that works on an etcd of its own.
+//! The whole road: from one apply to a working Kubernetes cluster with an etcd of its own.
 
 use crate::clusters::servers;
 use crate::deletion::deleted;
@@ -8,11 +8,11 @@ use e2e::bed::{ClusterHandle, Manifests};
 use e2e::docker::{DockerBed, Workload};
 use std::time::{Duration, Instant};
 
-/// What each stage may take, on a computer that is busy with other things.
+/// How long each stage may take, on a busy computer.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(300);
 
-/// Three members, one control-plane node, one worker; and the way back, on which the control plane must not wait for an API
-/// server that has lost its etcd.
+/// Three members, one control-plane node and one worker. Then the deletion, in which the control plane must not wait
+/// for an API server that has lost its etcd.
 pub(crate) async fn one_control_plane(bed: &mut DockerBed) -> Result<()> {
     let handle = travel(bed, "examples/docker/cluster.yaml", "road1", 1).await?;
     let before = bed.plane.mark();
@@ -25,15 +25,15 @@ pub(crate) async fn three_control_planes(bed: &mut DockerBed) -> Result<()> {
     travel(bed, "examples/docker/three-control-planes.yaml", "road3", 3).await.map(drop)
 }
 
-/// The manifest of the managed-external-etcd proposal: three control-plane nodes, no worker, and the older kinds DockerCluster
-/// and DockerMachine.
+/// The manifest of the managed-external-etcd proposal: three control-plane nodes, no workers, and the older kinds
+/// DockerCluster and DockerMachine.
 pub(crate) async fn of_the_proposal(bed: &mut DockerBed) -> Result<()> {
     let manifests = Manifests::of("examples/docker/proposal.yaml", "proposal", "my-cluster")?;
     let handle = ClusterHandle::new(&bed.client(), &manifests).with_etcd("my-cluster-etcd-cluster");
     follow(bed, &manifests, &handle, 3).await
 }
 
-/// Follows an example, whose one worker is one more Node.
+/// Follows an example. Its one worker is one more Node.
 pub(crate) async fn travel(
     bed: &mut DockerBed,
     example: &str,
@@ -46,8 +46,8 @@ pub(crate) async fn travel(
     Ok(handle)
 }
 
-/// Applies documents once, and does nothing by hand: etcd becomes Ready, every Node Ready, and what is stored through the
-/// API server is in every member's data.
+/// Applies documents once, and does nothing by hand. Etcd becomes Ready, every Node becomes Ready, and every member's
+/// data contains what is stored through the API server.
 async fn follow(bed: &DockerBed, manifests: &Manifests, handle: &ClusterHandle, nodes: usize) -> Result<()> {
     let client = bed.client();
     ClusterHandle::make_namespace(&client, &manifests.namespace).await?;
@@ -72,7 +72,7 @@ async fn follow(bed: &DockerBed, manifests: &Manifests, handle: &ClusterHandle, 
         let found = bed.exec(&member.machine, &keys).await?;
         ensure!(found.contains("it-works"), "member {} has {found:?}", member.name);
     }
-    // The examples name our condition among the Cluster's availability gates.
+    // The examples have our condition in the Cluster's availability gates.
     handle.until_cluster_condition("Available", "True", "Available", PATIENCE).await?;
     let endpoints: Vec<&str> = status.endpoints.split(',').collect();
     for machine in handle.control_plane_machines().await? {

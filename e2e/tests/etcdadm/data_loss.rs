@@ -1,4 +1,4 @@
-//! Members that lose their data where nobody watches them: they never vote again, and what the others have is kept.
+//! Members lose their data while no controller watches them: they never vote again, and the others keep their data.
 
 use crate::hands::{Person, types_it_again};
 use anyhow::{Context, Result, ensure};
@@ -11,10 +11,10 @@ use futures::future::try_join_all;
 use local_infrastructure::machine::Machine;
 use std::time::{Duration, Instant};
 
-/// How long a member is watched that is to stay down: a few times what a restart takes.
+/// How long a story checks that a member stays down: a few times what a restart takes.
 const WATCHED: Duration = Duration::from_secs(5);
 
-/// Each loss, on a cluster of one of its own: etcd never begins again with nothing, or with what was once.
+/// Each loss in a cluster of its own with one member: etcd never starts again without data, or with older data.
 pub(crate) async fn of_the_only_member(world: World, etcd: Etcd) -> Result<()> {
     let person = &Person::with(&world, etcd)?;
     let losses = (0..).zip(DataLoss::ALL).map(|(number, loss)| async move {
@@ -32,21 +32,22 @@ pub(crate) async fn of_the_only_member(world: World, etcd: Etcd) -> Result<()> {
     try_join_all(losses).await.map(drop)
 }
 
-/// The one that initialized, by a lost disk; then the two that joined. Each is removed and replaced.
+/// First the member that initialized loses its disk, then the two that joined lose their data. Each is removed and
+/// replaced.
 pub(crate) async fn of_one_of_three(world: World, etcd: Etcd) -> Result<()> {
     of_three(&world, etcd, &[DataLoss::RobbedDisk, DataLoss::DeletedDirectory, DataLoss::OlderCopy]).await
 }
 
-/// The one that initialized, by an older copy; then one that joined, by a lost disk, and with `E2E_FULL=1` the other by
-/// a copy from before its last stop.
+/// The member that initialized gets an older copy. Then one that joined loses its disk, and with `E2E_FULL=1` the other
+/// gets a copy from before its last stop.
 pub(crate) async fn of_the_first_of_three(world: World, etcd: Etcd) -> Result<()> {
     let losses = [DataLoss::OlderCopy, DataLoss::RobbedDisk, DataLoss::CopyFromBeforeStop];
     of_three(&world, etcd, if is_full() { &losses[..] } else { &losses[..2] }).await
 }
 
-/// The one that initialized, by a lost disk, and one that joined, by an older copy, at once: as many as five survive. Both
-/// are removed, and replaced. Then two more that joined: by a deleted directory, and of the four that are left, which
-/// survive one failure too, by a copy from before its last stop.
+/// Two of five, as many as five survive: at the same time, the member that initialized loses its disk, and one that
+/// joined gets an older copy. Both are removed and replaced. Then two more that joined: one loses its directory, and
+/// one of the four that are left, which also survive one failure, gets a copy from before its last stop.
 pub(crate) async fn of_two_of_five(world: World, etcd: Etcd) -> Result<()> {
     let begun = Instant::now();
     let person = Person::with(&world, etcd)?;
@@ -75,7 +76,7 @@ pub(crate) async fn of_two_of_five(world: World, etcd: Etcd) -> Result<()> {
     try_join_all(silent).await?;
     go_on(&members, &before, &mut keys).await?;
 
-    // etcd takes no sixth member while two of five are silent.
+    // etcd does not add a sixth member while two of five are silent.
     for (machine, loss) in losses() {
         person.removes(machine, &members[0]).await?;
         loss.has_left_no_trace(machine).await?;
@@ -100,7 +101,7 @@ pub(crate) async fn of_two_of_five(world: World, etcd: Etcd) -> Result<()> {
     members.into_iter().try_for_each(|member| Ok(member.destroy()?))
 }
 
-/// `init` and two `join`; then one loss after the other, each on the oldest machine that is left.
+/// One `init` and two `join`. Then one loss after the other, each on the oldest machine that is left.
 async fn of_three(world: &World, etcd: Etcd, losses: &[DataLoss]) -> Result<()> {
     let begun = Instant::now();
     let person = Person::with(world, etcd)?;
@@ -131,7 +132,7 @@ async fn of_three(world: &World, etcd: Etcd, losses: &[DataLoss]) -> Result<()> 
             keys.are_all_on(member).await?;
         }
     }
-    // One that is well is removed: it had better stay so.
+    // A healthy member is removed, and has to stay out.
     let removed = members.remove(0);
     person.will_join(&removed, &members).await?;
     person.removes(&removed, &members[0]).await?;
@@ -140,7 +141,8 @@ async fn of_three(world: &World, etcd: Etcd, losses: &[DataLoss]) -> Result<()> 
     members.into_iter().try_for_each(|member| Ok(member.destroy()?))
 }
 
-/// One of all members loses its data: it never votes again, and the others go on with all that was ever acknowledged.
+/// One of the members loses its data. It never votes again, and the others go on with everything that was ever
+/// acknowledged.
 async fn loses(lost: &Machine, others: &[Machine], loss: DataLoss, keys: &mut Keys) -> Result<()> {
     keys.write(lost, 5).await?;
     loss.prepare(lost).await?;
@@ -152,7 +154,7 @@ async fn loses(lost: &Machine, others: &[Machine], loss: DataLoss, keys: &mut Ke
     go_on(others, &before, keys).await
 }
 
-/// All of them serve what was ever acknowledged, take more, and know the same members as before.
+/// The others serve everything that was ever acknowledged, accept more writes, and have the same member list as before.
 async fn go_on(others: &[Machine], before: &Membership, keys: &mut Keys) -> Result<()> {
     for other in others {
         keys.are_all_on(other).await?;
@@ -163,7 +165,7 @@ async fn go_on(others: &[Machine], before: &Membership, keys: &mut Keys) -> Resu
     Ok(())
 }
 
-/// A member that was removed does not come back by what made it one.
+/// A removed member does not come back when the command that made it a member runs again.
 async fn stays_out(removed: &Machine, others: &[Machine]) -> Result<()> {
     let before = Membership::on(others[0].clone()).await?;
     let again = types_it_again(removed, 30).await?;

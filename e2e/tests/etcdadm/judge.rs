@@ -1,5 +1,5 @@
-//! The judge finds what is made on purpose: an etcd, without anybody who would prevent it, gets an older copy of its data
-//! back.
+//! The judge finds a fault that is made on purpose: an etcd gets an older copy of its data back, and nothing prevents
+//! that.
 
 use anyhow::{Context, Result, ensure};
 use e2e::bed::get;
@@ -13,14 +13,14 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::time::sleep;
 
-/// Where it listens.
+/// The port on which etcd listens.
 const PORT: u16 = 2379;
-/// How long it may take to start.
+/// How long etcd may take to start.
 const STARTS: Duration = Duration::from_secs(30);
-/// Between two events, so that there are writes between them.
+/// Time between two events, so that there are writes between them.
 const WHILE: Duration = Duration::from_secs(1);
 
-/// A judge who says that all is well with such a history would be of no use.
+/// A judge that accepts such a history would be useless.
 pub(crate) async fn finds_a_lost_write(world: World) -> Result<()> {
     let data = world.state("plain-etcd")?.join("data");
     let saved = data.with_file_name("saved");
@@ -44,7 +44,7 @@ pub(crate) async fn finds_a_lost_write(world: World) -> Result<()> {
     let verdict = record.judge(&members(&data))?;
     println!("  {verdict}");
 
-    // Not empty, so not to be judged.
+    // etcd is not empty now, so a history must not begin.
     let refused = History::begin(&world, "not-empty", &access, load).await.err().context("it is empty")?;
     ensure!(format!("{refused:#}").contains("not empty"), "{refused:#}");
 

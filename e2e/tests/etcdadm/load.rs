@@ -1,5 +1,5 @@
-//! A cluster that is written to all the time while its members die, freeze and are cut off: no acknowledged write is lost,
-//! and nobody reads what is old. Then the same for a Kubernetes API server on it.
+//! A cluster is written to all the time while its members die, freeze and are cut off. No acknowledged write is lost,
+//! and no read returns old data. Then the same for a Kubernetes API server that uses it.
 
 use crate::hands::{Person, access};
 use anyhow::{Context, Result, bail, ensure};
@@ -27,7 +27,8 @@ const ELECTION: Duration = Duration::from_secs(30);
 /// Fewer acknowledged writes show little.
 const WRITES: usize = 100;
 
-/// The leader's machine dies, a follower's hangs, the leader is cut off from the others but not from its clients.
+/// The leader's machine dies, a follower's machine hangs, and the leader is cut off from the other members but not from
+/// its clients.
 pub(crate) async fn survives_faults(world: World, etcd: Etcd) -> Result<()> {
     let person = Person::with(&world, etcd)?;
     let members = try_join_all((0..3).map(|number| person.machine(number))).await?;
@@ -54,7 +55,8 @@ pub(crate) async fn survives_faults(world: World, etcd: Etcd) -> Result<()> {
     println!("  {verdict}");
     ensure!(verdict.watch_events > 0 && verdict.persisted_requests > 0, "little was judged: {verdict}");
 
-    // What the member that was cut off had itself, told as if it were the truth.
+    // The member that was cut off has answered a read from its own copy. This history claims that the read was
+    // linearizable.
     let mut lie = record.copy("stale-read");
     lie.add(stale);
     println!("  {}", lie.judge_finds("linearization", &logs).context("a stale read")?);
@@ -98,7 +100,7 @@ async fn follower_hangs(members: &[Machine]) -> Result<()> {
     all_serve(members).await.context("after a follower's machine has hung")
 }
 
-/// Gives, beside the history, a read that was answered by the old leader when a new one had acknowledged a write.
+/// Returns, apart from the history, a read that the old leader answered after a new one had acknowledged a write.
 async fn leader_is_cut_off(members: &[Machine], access: &EtcdAccess, history: &mut History) -> Result<Recorder> {
     let old = leader(members).await?.clone();
     let others: Vec<Machine> = members.iter().filter(|member| member.address() != old.address()).cloned().collect();
@@ -139,7 +141,7 @@ async fn all_serve(members: &[Machine]) -> Result<()> {
     try_join_all(members.iter().map(serves)).await.map(drop)
 }
 
-/// The member that leads in its own eyes and in those of another one.
+/// The member that considers itself the leader, and that another member considers the leader.
 async fn leader(members: &[Machine]) -> Result<&Machine> {
     until("there is a leader", ELECTION, async || {
         let mut statuses = Vec::new();
@@ -149,13 +151,13 @@ async fn leader(members: &[Machine]) -> Result<&Machine> {
         let is_led = |id: u64| statuses.iter().filter(|status| status.leader == id).count() >= 2;
         let leads = |status: &Status| status.header.member_id == status.leader && is_led(status.leader);
         let Some(position) = statuses.iter().position(leads) else { return Ok(None) };
-        // As many as were asked, or the positions are not those of the members.
+        // All members have to have answered: otherwise, the positions are not those of the members.
         Ok((statuses.len() == members.len()).then(|| &members[position]))
     })
     .await
 }
 
-/// What a member says of itself.
+/// A member's status of itself.
 #[derive(Deserialize)]
 struct Status {
     header: Header,

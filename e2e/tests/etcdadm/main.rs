@@ -1,6 +1,7 @@
-//! etcdadm alone: machines, and somebody who types. There is no management plane, and nobody who repairs anything.
+//! etcdadm alone: machines, and a person who types. There is no management plane, so nothing is repaired automatically.
 //!
-//! With etcd 3.6; with `E2E_FULL=1`, or when asked for by their full name, with 3.5 and 3.7 and with five members too.
+//! The tests run with etcd 3.6. With `E2E_FULL=1`, or when their full name is given, they also run with 3.5 and 3.7,
+//! and with five members.
 
 mod data_loss;
 mod hands;
@@ -15,7 +16,7 @@ use std::process::ExitCode;
 
 type Run = fn(World, Etcd) -> LocalBoxFuture<'static, anyhow::Result<()>>;
 
-/// The longest of them.
+/// The longest story.
 const OF_FIVE: &str = "data_loss_of_two_of_five";
 
 const STORIES: [(&str, Run); 5] = [
@@ -36,7 +37,7 @@ fn name(story: &str, etcd: Etcd) -> String {
     format!("etcdadm_{story}_with_etcd_{minor}")
 }
 
-/// Makes outside the releases of etcd that are going to be run, and the judge.
+/// Makes, outside, the releases of etcd for the selected stories, and the judge.
 fn prepare(_: &Tools, wanted: &[&str]) -> anyhow::Result<()> {
     let is_run = |etcd: &Etcd| STORIES.iter().any(|(story, _)| wanted.contains(&name(story, *etcd).as_str()));
     Etcd::MINORS.into_iter().filter(is_run).try_for_each(|etcd| etcd.ensure())?;

@@ -1,4 +1,4 @@
-//! Control planes of other kinds: their CRDs say where the endpoints go, and no code knows them.
+//! Control planes of other kinds. Their CRDs say where the endpoints belong, and no code knows these kinds.
 
 use std::time::Duration;
 
@@ -11,13 +11,13 @@ use serde_json::{Value, json};
 
 use crate::stage::{HOOKS, PLACEHOLDER, SOON, Stage, without_endpoint};
 
-/// A CRD is looked at again after 10 to 60 s.
+/// A CRD is read again after 10 to 60 s.
 const LOOKED_AGAIN: Duration = Duration::from_secs(75);
 /// A user that is not an administrator.
 const LIMITED: &str = "limited";
 const PATH: &str = "etcdcluster.cluster.x-k8s.io/external-etcd-path";
 
-/// What a CRD says of itself.
+/// What a CRD says about its control planes.
 #[derive(Default)]
 pub(crate) struct Announces {
     pub(crate) path: Option<&'static str>,
@@ -37,7 +37,7 @@ pub(crate) fn control_plane_crd(kind: &str, contract: &str, announces: &Announce
     crd
 }
 
-/// Changes the documents of a Cluster: its control plane is of that kind.
+/// Changes the documents of a Cluster so that its control plane is of that kind.
 pub(crate) fn with_control_plane(kind: &str) -> impl Fn(&mut Value) {
     move |document| match document["kind"].as_str() {
         Some("Cluster") => {
@@ -59,7 +59,7 @@ pub(crate) async fn any_kind(stage: &mut Stage) -> Result<()> {
     forbidden(stage).await
 }
 
-/// Only a path is announced: what is kubeadm's alone is not asked for, and no condition is written.
+/// The CRD announces only a path. So the hook does not require what only kubeadm needs, and writes no condition.
 async fn plain(stage: &mut Stage) -> Result<()> {
     let announces = Announces { path: Some("spec.etcd.external"), ..Announces::default() };
     stage.plane.apply_crds(&[control_plane_crd("PlainControlPlane", "v1beta2", &announces)]).await?;
@@ -88,7 +88,7 @@ async fn plain(stage: &mut Stage) -> Result<()> {
     stage.until_gone("plain").await
 }
 
-/// What is wrong is told, and correcting it is enough.
+/// The hook reports what is wrong, and correcting it is enough.
 async fn corrected(stage: &mut Stage) -> Result<()> {
     let kind = "SilentControlPlane";
     stage.plane.apply_crds(&[control_plane_crd(kind, "v1beta2", &Announces::default())]).await?;
@@ -106,7 +106,7 @@ async fn corrected(stage: &mut Stage) -> Result<()> {
         says_in_time(stage, "False ControlPlaneInvalid", &[path, wanted]).await?;
     }
     keeps_nothing(stage).await?;
-    // A path that can be read is not looked at again so soon, but the control plane is watched.
+    // A valid path is not read again so soon, but the control plane is watched.
     let elsewhere = json!({"spec": {"elsewhere": {"etcd": {"endpoints": [PLACEHOLDER]}}}});
     stage.change(kind, "silent-cp", elsewhere).await?;
     stage.until_says("silent", "True Ready").await?;
@@ -116,7 +116,7 @@ async fn corrected(stage: &mut Stage) -> Result<()> {
     Ok(())
 }
 
-/// A path to an object that has no endpoints: the API server accepts them, and drops them.
+/// The path leads to an object without a field for endpoints: the API server accepts them, and drops them.
 async fn keeps_nothing(stage: &mut Stage) -> Result<()> {
     let kind = "StrictControlPlane";
     let mut crd = control_plane_crd(kind, "v1beta2", &Announces { path: Some("spec.etcd"), condition: None });
@@ -141,12 +141,14 @@ async fn keeps_nothing(stage: &mut Stage) -> Result<()> {
     let says = stage.says("strict").await?.unwrap_or_default();
     ensure!(says.contains("does not keep"), "nobody overwrites what was never there: {says}");
     let ours = stage.plane.requests_since(mark)?.user(HOOKS[0]).resource("strictcontrolplanes").verb("patch");
-    // A pause, and endpoints once for each change of the Cluster. Again and again would be eight times in a fifth of a second.
+    // One pause, and endpoints once for each change of the Cluster. If the hook wrote again and again, there would be
+    // eight writes in a fifth of a second.
     ensure!((2..=12).contains(&ours.len()), "they are written again and again:\n{ours}");
     Ok(())
 }
 
-/// The permission for the kind is missing: that is told, and a Cluster can be deleted all the same. Giving it is enough.
+/// The permission for the kind is missing. The hook reports that, and a Cluster can be deleted nevertheless. Granting
+/// it is enough.
 async fn forbidden(stage: &mut Stage) -> Result<()> {
     let kind = "ForbiddenControlPlane";
     let announces = Announces { path: Some("spec.etcd.external"), ..Announces::default() };
@@ -175,7 +177,7 @@ async fn forbidden(stage: &mut Stage) -> Result<()> {
     stage.start_hook(0).await
 }
 
-/// Allows user `limited` whatever hooks do, but of our example group only these resources.
+/// Grants user `limited` the permissions of hooks, but in our example group only those for these resources.
 async fn allow(stage: &Stage, resources: &[&str]) -> Result<()> {
     let groups = ["", "events.k8s.io", "apiextensions.k8s.io", "etcdcluster.cluster.x-k8s.io", "cluster.x-k8s.io"];
     let groups = [&groups[..], &["controlplane.cluster.x-k8s.io", "bootstrap.cluster.x-k8s.io"]].concat();
@@ -194,7 +196,7 @@ async fn allow(stage: &Stage, resources: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// What a client is made of that has no other permissions than [`allow`] gives.
+/// The configuration of a client with only the permissions of [`allow`].
 async fn as_limited(stage: &Stage) -> Result<Config> {
     let mut config = stage.config_of(ADMIN).await?;
     config.auth_info.impersonate = Some(LIMITED.to_owned());

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::stage::{PLACEHOLDER, SOON, Stage};
 
-/// A finalizer that keeps a Machine until the scenario lets it go.
+/// A finalizer that keeps a Machine until the scenario removes it.
 const HOLD: &str = "example.org/hold";
 
 pub(crate) async fn workers_first(stage: &mut Stage) -> Result<()> {
@@ -43,7 +43,7 @@ pub(crate) async fn workers_first(stage: &mut Stage) -> Result<()> {
 }
 
 pub(crate) async fn every_state(stage: &mut Stage) -> Result<()> {
-    // Etcd not ready, the control plane paused by us.
+    // Etcd is not ready, and we have paused the control plane.
     stage.apply_cluster("waiting", |_| ()).await?;
     stage.apply_etcd("waiting").await?;
     stage.until_says("waiting", "False WaitingForEtcd").await?;
@@ -51,7 +51,7 @@ pub(crate) async fn every_state(stage: &mut Stage) -> Result<()> {
     stage.delete("Cluster", "waiting").await?;
     stage.until_gone("waiting").await?;
 
-    // No etcd, and then no control plane either.
+    // Without an etcd. Then also without a control plane.
     stage.apply_cluster("alone", |_| ()).await?;
     stage.until_control_plane("alone", true, &[PLACEHOLDER]).await?;
     stage.delete("Cluster", "alone").await?;
@@ -68,7 +68,7 @@ pub(crate) async fn every_state(stage: &mut Stage) -> Result<()> {
     stage.delete("Cluster", "bare").await?;
     stage.until_gone("bare").await?;
 
-    // Members' Machines that belong to no etcd any more: Cluster API has made the Cluster their owner.
+    // Machines of members whose etcd no longer exists: Cluster API has made the Cluster their owner.
     stage.apply_cluster("left", |_| ()).await?;
     stage.until_says("left", "False EtcdNotFound").await?;
     stage.apply(member("left", "left-etcd-0")).await?;
@@ -76,7 +76,7 @@ pub(crate) async fn every_state(stage: &mut Stage) -> Result<()> {
     stage.delete("Cluster", "left").await?;
     stage.until_gone("left").await?;
 
-    // The same, and the Cluster names no etcd: nothing leads to the one that they were of.
+    // The same, but the Cluster names no etcd: nothing leads to the etcd that the Machines belonged to.
     stage.apply_cluster("unnamed", |_| ()).await?;
     stage.change("Cluster", "unnamed", named(&Value::Null)).await?;
     until("the Cluster says nothing of an etcd", SOON, async || {
@@ -88,7 +88,7 @@ pub(crate) async fn every_state(stage: &mut Stage) -> Result<()> {
     stage.delete("Cluster", "unnamed").await?;
     stage.until_gone("unnamed").await?;
 
-    // A kind of etcd that is not installed.
+    // The kind of etcd is not installed.
     stage
         .apply_cluster("unknown", |document| {
             if document["kind"] == "Cluster" {
@@ -101,9 +101,10 @@ pub(crate) async fn every_state(stage: &mut Stage) -> Result<()> {
     stage.delete("Cluster", "unknown").await?;
     stage.until_gone("unknown").await?;
 
-    // Those that it no longer names: nobody else would delete them, and their Machines keep the Cluster.
+    // Etcd objects that the Cluster no longer names. Nothing else would delete them, and their Machines keep the
+    // Cluster.
     stage.apply_cluster("parted", |_| ()).await?;
-    // The second is of another provider.
+    // The second one belongs to another provider.
     for (kind, etcd) in
         [("EtcdCluster", "parted-first"), ("OtherEtcd", "parted-second"), ("EtcdCluster", "parted-third")]
     {
@@ -118,7 +119,7 @@ pub(crate) async fn every_state(stage: &mut Stage) -> Result<()> {
     stage.delete("Cluster", "parted").await?;
     stage.until_gone("parted").await?;
 
-    // Some that it no longer names, while it names another: that one goes first.
+    // Etcd objects that the Cluster no longer names, while it names another one: that one is deleted first.
     stage.apply_cluster("switched", |_| ()).await?;
     claimed(stage, "switched", "OtherEtcd", "switched-first").await?;
     claimed(stage, "switched", "EtcdCluster", "switched-second").await?;
@@ -157,7 +158,7 @@ fn machine(name: &str, owners: &[Value]) -> Value {
     })
 }
 
-/// A Machine of an etcd member, which waits for etcd's controller and has no owner.
+/// A Machine of an etcd member. It has no owner, and waits for etcd's controller.
 fn member(cluster: &str, name: &str) -> Value {
     let mut machine = machine(name, &[]);
     machine["metadata"]["finalizers"] = json!([]);
@@ -169,7 +170,7 @@ fn member(cluster: &str, name: &str) -> Value {
     machine
 }
 
-/// Cluster API makes the Cluster the owner of a Machine that has none.
+/// Waits until Cluster API has made the Cluster the owner of a Machine that had none.
 async fn until_adopted(stage: &Stage, machine: &str) -> Result<()> {
     until("Cluster API has adopted the Machine", SOON, async || {
         let machine = stage.api("Machine").get(machine).await?;
@@ -178,7 +179,7 @@ async fn until_adopted(stage: &Stage, machine: &str) -> Result<()> {
     .await
 }
 
-/// Somebody else owns the hook's condition too, as whoever restores a Cluster does.
+/// Makes another field manager an owner of the hook's condition too, as happens when a Cluster is restored.
 async fn owned_twice(stage: &Stage, cluster: &str) -> Result<()> {
     let object = stage.api("Cluster").get(cluster).await?;
     let conditions = object.data["status"]["conditions"].as_array().context("it has no conditions")?;
@@ -191,12 +192,12 @@ async fn owned_twice(stage: &Stage, cluster: &str) -> Result<()> {
     Ok(())
 }
 
-/// What makes a Cluster name an etcd, or none.
+/// A patch that makes a Cluster name an etcd, or none.
 fn named(etcd: &Value) -> Value {
     json!({"metadata": {"annotations": {"etcdcluster.cluster.x-k8s.io/managed-external-etcd": etcd}}})
 }
 
-/// An etcd with a Machine that the Cluster names and has claimed.
+/// Makes an etcd with a Machine. The Cluster names it and has claimed it.
 async fn claimed(stage: &Stage, cluster: &str, kind: &str, name: &str) -> Result<()> {
     let api_version = if kind == "EtcdCluster" { "etcdcluster.cluster.x-k8s.io/v1beta1" } else { "example.org/v1" };
     let (group, _) = api_version.split_once('/').context("a group")?;
@@ -222,7 +223,7 @@ async fn is_deleting(stage: &Stage, kind: &str, name: &str) -> Result<bool> {
     Ok(object.with_context(|| format!("{kind} {name} is gone"))?.metadata.deletion_timestamp.is_some())
 }
 
-/// Waits until a Machine is being deleted, and lets it go.
+/// Waits until a Machine is being deleted, and removes its finalizer.
 async fn let_go(stage: &Stage, name: &str) -> Result<()> {
     until(format!("{name} is being deleted"), SOON, async || {
         let machine = stage.api("Machine").get(name).await?;

@@ -1,4 +1,4 @@
-//! Forks of Cluster API have `spec.managedExternalEtcdRef`, and other providers than those of our contract use it too.
+//! Forks of Cluster API have `spec.managedExternalEtcdRef`. Providers that do not follow our contract use it too.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ pub(crate) async fn served(stage: &mut Stage) -> Result<()> {
     of_another(stage).await
 }
 
-/// The field is as good as the annotation, and the status of the proposal is kept.
+/// The field works like the annotation, and the hook maintains the status fields of the proposal.
 async fn of_our_contract(stage: &Stage) -> Result<()> {
     until("the API server keeps the field", SOON, async || {
         stage.apply_cluster("fork", naming("OtherEtcd", "fork-etcd")).await?;
@@ -40,7 +40,7 @@ async fn of_our_contract(stage: &Stage) -> Result<()> {
     stage.until_gone("fork").await
 }
 
-/// A kind that is served and says nothing of our contract: its provider takes care of it.
+/// A kind that is served and whose CRD does not follow our contract. Its own provider handles it.
 async fn of_another(stage: &mut Stage) -> Result<()> {
     let mut foreign = crd("ForeignEtcd");
     foreign["metadata"]["labels"] = json!({});
@@ -52,7 +52,7 @@ async fn of_another(stage: &mut Stage) -> Result<()> {
         Ok(ours.iter().any(|request| request.name == "foreignetcds.example.org").then_some(()))
     })
     .await?;
-    // A first condition may come two seconds late.
+    // The first condition may be two seconds late.
     tokio::time::sleep(Duration::from_secs(4)).await;
     let says = stage.says("foreign").await?;
     ensure!(says.is_none(), "the Cluster says {says:?}");
@@ -61,14 +61,14 @@ async fn of_another(stage: &mut Stage) -> Result<()> {
     let writes = stage.plane.requests_since(mark)?.user(HOOKS[0]).writes();
     ensure!(writes.is_empty(), "the hook has written:\n{writes}");
 
-    // The annotation is ours alone.
+    // Only we use the annotation.
     let annotation =
         json!({"etcdcluster.cluster.x-k8s.io/managed-external-etcd": "ForeignEtcd.example.org/foreign-etcd"});
     stage.change("Cluster", "foreign", json!({"metadata": {"annotations": annotation}})).await?;
     stage.until_says("foreign", "False EtcdKindInvalid the CRD of ForeignEtcd.example.org has no label").await
 }
 
-/// Changes the documents of a Cluster: it names its etcd by the field.
+/// Changes the documents of a Cluster so that it names its etcd by the field.
 fn naming(kind: &str, name: &str) -> impl Fn(&mut Value) {
     let reference = json!({"apiVersion": "example.org/v1", "kind": kind, "name": name});
     move |document| {
@@ -79,7 +79,7 @@ fn naming(kind: &str, name: &str) -> impl Fn(&mut Value) {
     }
 }
 
-/// What the CRD of a fork has more.
+/// Adds the fields that the CRD of a fork has.
 async fn add_the_field(stage: &Stage) -> Result<()> {
     let resource = ApiResource::erase::<CustomResourceDefinition>(&());
     let crds: Api<DynamicObject> = Api::all_with(stage.plane.client(), &resource);

@@ -1,4 +1,4 @@
-//! A GitOps loop that restores the placeholder, with and without the admission rule that keeps the real endpoints.
+//! A GitOps loop that restores the placeholder, with and without the admission policy that keeps the real endpoints.
 
 use std::time::Duration;
 
@@ -70,7 +70,7 @@ async fn with_the_rule(stage: &Stage) -> Result<()> {
     }
     let after = generation(stage, "kept").await?;
     ensure!(after - before <= 1, "the generation went from {before} to {after}");
-    // Cluster API's own webhook judges what the rule lets pass.
+    // Cluster API's own webhook judges what the policy admits.
     let removed = json!({"spec": {"kubeadmConfigSpec": {"clusterConfiguration": {"etcd": {"external": null}}}}});
     ensure!(stage.change(KCP, "kept-cp", removed).await.is_err(), "external etcd became local");
     Ok(())
@@ -89,13 +89,13 @@ async fn without_the_rule(stage: &Stage) -> Result<()> {
     ensure!(stage.control_plane("fought").await?.paused, "a machine could be made of the placeholder");
     let after = generation(stage, "fought").await?;
     ensure!(after - before <= 6, "the generation went from {before} to {after}");
-    // The last one to write is the hook, once the loop is over.
+    // Once the loop is over, the hook writes last.
     stage.until_says("fought", "True Ready").await?;
     stage.until_control_plane("fought", false, &[ONE]).await
 }
 
-/// Another list is written while no hook runs, and etcd is not Ready: the next hook knows what the control plane was
-/// given.
+/// Another list is written while no hook runs and etcd is not Ready. The next hook knows which endpoints the control
+/// plane was given.
 async fn while_the_hook_is_away(stage: &mut Stage) -> Result<()> {
     stage.apply_cluster("away", |_| ()).await?;
     stage.provide_etcd("away", ONE).await?;
@@ -110,7 +110,7 @@ async fn while_the_hook_is_away(stage: &mut Stage) -> Result<()> {
     stage.report("away", true, TWO, "").await?;
     stage.until_control_plane("away", false, &[TWO]).await?;
 
-    // A person knows better, and says so.
+    // A person writes other endpoints, and clears the annotation to say that this is intended.
     stage.report("away", false, TWO, "1 of 3").await?;
     stage.until_says("away", "False WaitingForEtcd").await?;
     let metadata = json!({"annotations": {"etcdcluster.cluster.x-k8s.io/written-endpoints": ""}});
@@ -123,7 +123,7 @@ async fn while_the_hook_is_away(stage: &mut Stage) -> Result<()> {
     stage.until_control_plane("away", false, &[TWO]).await
 }
 
-/// Somebody's admission rule takes every pause away. The hook says so, on the Cluster.
+/// An admission rule of the user removes every pause. The hook reports that on the Cluster.
 async fn pause_is_stripped(stage: &Stage) -> Result<()> {
     apply(&stage.plane.client(), STRIPS_PAUSES).await?;
     until("the rule is in force", SOON, async || {
@@ -140,7 +140,8 @@ async fn pause_is_stripped(stage: &Stage) -> Result<()> {
     stage.until_says("stripped", says).await
 }
 
-/// What `kubectl apply` of the same manifest comes to. Gives what it is after that: a later look could see the hook's answer.
+/// Does what `kubectl apply` of the same manifest does. Returns the control plane from the answer: a later read could
+/// show the hook's reaction.
 async fn restore(stage: &Stage, cluster: &str) -> Result<ControlPlane> {
     let external: Value = json!({"endpoints": [PLACEHOLDER]});
     let body = json!({"spec": {"kubeadmConfigSpec": {"clusterConfiguration": {"etcd": {"external": external}}}}});

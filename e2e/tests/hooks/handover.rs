@@ -13,7 +13,7 @@ const ONE: &str = "https://10.0.0.1:2379";
 const TWO: &str = "https://10.0.0.2:2379";
 
 pub(crate) async fn hands_over(stage: &mut Stage) -> Result<()> {
-    // What it costs to start is not what a cluster costs: the first one pays for the watches.
+    // The first cluster pays for the watches: the cost of starting the hook is not the cost of a cluster.
     stage.apply_cluster("first", |_| ()).await?;
     stage.apply_etcd("first").await?;
     stage.until_says("first", "False WaitingForEtcd").await?;
@@ -49,7 +49,7 @@ pub(crate) async fn hands_over(stage: &mut Stage) -> Result<()> {
         ensure!(data.contains(part), "{part} is not in {data}");
     }
 
-    // What comes later.
+    // What happens after the handover.
     stage.report("demo", false, TWO, "a member is away").await?;
     stage
         .until_says("demo", "False WaitingForEtcd OtherEtcd demo-etcd is not ready: ScalingUp: a member is away")
@@ -57,7 +57,8 @@ pub(crate) async fn hands_over(stage: &mut Stage) -> Result<()> {
     stage.until_control_plane("demo", false, &[ONE, TWO]).await?;
     stage.pause("demo", Some("mine")).await?;
     stage.report("demo", true, TWO, "").await?;
-    // Its machine was started with both, and no other can take its place while it is paused.
+    // The control plane's machine was started with both endpoints, and is not replaced while the control plane is
+    // paused.
     stage.until_says("demo", "True ControlPlaneRollingOut etcd has been handed over; the control plane is paused by its user; KubeadmControlPlane demo-cp replaces its machines (it has not reported on them yet)").await?;
     stage.until_control_plane("demo", true, &[TWO]).await?;
     stage.until_in_use("demo", &[&[ONE, TWO], &[TWO]]).await?;
@@ -80,7 +81,7 @@ pub(crate) async fn killed_all_the_time(stage: &mut Stage) -> Result<()> {
         stage.make_secret(&name, "etcd", true, "ca").await?;
         stage.make_secret(&name, "managed-etcd-apiserver-client", true, "client").await?;
         stage.report(&name, true, ONE, "").await?;
-        // Its first list takes some 20 ms, a whole handover some 100 ms more.
+        // The hook's first list takes some 20 ms, and a whole handover some 100 ms more.
         for delay in 0..4 {
             stage.start_hook(0).await?;
             tokio::time::sleep(Duration::from_millis(20 + 7 * life + 11 * delay)).await;

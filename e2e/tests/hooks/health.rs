@@ -1,4 +1,5 @@
-//! `EtcdClusterHealthy` of an unmodified KubeadmControlPlane, which Cluster API leaves to us and writes all the same.
+//! `EtcdClusterHealthy` of an unmodified KubeadmControlPlane: Cluster API leaves this condition to us, and writes it
+//! nevertheless.
 
 use anyhow::{Context, Result, ensure};
 use e2e::plane::Mark;
@@ -17,14 +18,14 @@ const COMPONENTS: &str = "ControlPlaneComponentsHealthy";
 pub(crate) async fn tells(stage: &mut Stage) -> Result<()> {
     stage.apply_cluster("demo", |_| ()).await?;
     stage.until_control_plane("demo", true, &[PLACEHOLDER]).await?;
-    // Held back, it says nothing itself.
+    // While held back, the control plane does not write the condition itself.
     stage.until_tells(KCP, "demo-cp", TYPE, "Unknown EtcdNotFound").await?;
     stage.apply_etcd("demo").await?;
     stage.report("demo", false, "", "1 of 3 members").await?;
     let waits = "False WaitingForEtcd OtherEtcd demo-etcd is not ready: ScalingUp: 1 of 3 members";
     stage.until_tells(KCP, "demo-cp", TYPE, waits).await?;
 
-    // Released, it says that it is not initialized, in every reconcile.
+    // Once released, it reports in every reconcile that it is not initialized.
     stage.provide_etcd("demo", ONE).await?;
     stage.until_says("demo", "True Ready").await?;
     let waits = "Unknown InspectionFailed Waiting for Cluster control plane to be initialized";
@@ -34,7 +35,7 @@ pub(crate) async fn tells(stage: &mut Stage) -> Result<()> {
     stage.until_tells(KCP, "demo-cp", TYPE, waits).await?;
     quiet(stage, mark)?;
 
-    // Initialized, it leaves the condition alone, as it was.
+    // Once initialized, it leaves the condition as it was.
     initialize(stage).await?;
     stage.until_tells(KCP, "demo-cp", TYPE, "True Ready").await?;
     let mark = stage.plane.mark();
@@ -45,7 +46,7 @@ pub(crate) async fn tells(stage: &mut Stage) -> Result<()> {
     let waits = "False WaitingForEtcd OtherEtcd demo-etcd is not ready: ScalingUp: a member is away";
     stage.until_tells(KCP, "demo-cp", TYPE, waits).await?;
 
-    // Whoever names no etcd any more is told nothing any more.
+    // If the Cluster no longer names an etcd, the hook removes its conditions.
     let body = json!({"metadata": {"annotations": {"etcdcluster.cluster.x-k8s.io/managed-external-etcd": null}}});
     stage.change("Cluster", "demo", body).await?;
     until("nothing of ours is left", SOON, async || {
@@ -56,7 +57,7 @@ pub(crate) async fn tells(stage: &mut Stage) -> Result<()> {
     .await
 }
 
-/// Has the control plane reconciled a few times, as the conditions show that it writes itself.
+/// Lets the control plane reconcile a few times. A condition that it writes itself shows this.
 async fn reconciles(stage: &Stage) -> Result<()> {
     for round in 0..5 {
         let metadata = json!({"annotations": {"example.org/round": round.to_string()}});
@@ -74,7 +75,7 @@ async fn reconciles(stage: &Stage) -> Result<()> {
     Ok(())
 }
 
-/// Plays an API server that has come up: Cluster API sees it, and then leaves the condition of etcd as it is.
+/// Acts as an API server that has come up. Cluster API sees it, and then leaves the condition about etcd as it is.
 async fn initialize(stage: &Stage) -> Result<()> {
     until("the control plane is initialized", SOON, async || {
         let mut control_plane = stage.api(KCP).get("demo-cp").await?;
@@ -95,7 +96,7 @@ async fn initialize(stage: &Stage) -> Result<()> {
         }
         let body = json!({"metadata": {"resourceVersion": version},
             "status": {"initialization": {"controlPlaneInitialized": true}, "conditions": conditions}});
-        // It may have changed in the meantime.
+        // The object may have changed meanwhile.
         let _ = stage.api(KCP).patch_status("demo-cp", &PatchParams::default(), &Patch::Merge(&body)).await;
         Ok(None)
     })
@@ -106,7 +107,7 @@ fn condition<'a>(data: &'a Value, type_: &str) -> Option<&'a Value> {
     data.pointer("/status/conditions")?.as_array()?.iter().find(|condition| condition["type"] == type_)
 }
 
-/// We have written no condition of the control plane.
+/// Checks that we have written no condition of the control plane.
 fn quiet(stage: &Stage, mark: Mark) -> Result<()> {
     let ours = stage.plane.requests_since(mark)?.user(HOOKS[0]).resource("kubeadmcontrolplanes");
     ensure!(ours.filter(|request| request.subresource == "status").is_empty(), "{ours}");

@@ -1,4 +1,4 @@
-//! What the scenarios of one world share: a management plane, until one of them fails or wants a plane to itself.
+//! What the scenarios of one world share: a management plane, until one of them fails or needs a plane to itself.
 
 use anyhow::{Context, Result};
 use e2e::plane::Plane;
@@ -14,10 +14,10 @@ pub(crate) type Steps = for<'a> fn(&'a mut Stage) -> LocalBoxFuture<'a, Result<(
 /// Which plane a scenario runs on.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum On {
-    /// One that others have used, and that others will use: it changes nothing there outside of its namespace, but for
-    /// CRDs of kinds that nobody else has.
+    /// A plane that other scenarios use before and after. A scenario changes nothing outside its namespace, except CRDs
+    /// of kinds that no other scenario uses.
     Shared,
-    /// One that nobody has used, and that nobody will use.
+    /// A plane that no other scenario uses, before or after.
     Own,
 }
 
@@ -34,8 +34,8 @@ impl Lane {
         Ok(Self { runtime, world, plane: None })
     }
 
-    /// Runs a scenario. Of one that fails, or panics, evidence is kept, and its plane is not used again: who knows what
-    /// it has left undone.
+    /// Runs a scenario. If it fails or panics, its evidence is kept and its plane is not used again, because the
+    /// scenario may have left anything behind.
     pub(crate) fn run(&mut self, name: &str, on: On, steps: Steps) -> Result<()> {
         let left = self.plane.take();
         self.plane = self.runtime.block_on(async {
@@ -72,7 +72,7 @@ impl Lane {
 
 impl Drop for Lane {
     fn drop(&mut self) {
-        // The plane's processes end inside the runtime that they were started in.
+        // The plane's processes have to end inside the runtime that started them.
         let _inside = self.runtime.enter();
         self.plane = None;
     }

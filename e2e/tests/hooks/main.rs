@@ -1,5 +1,5 @@
-//! The Cluster hook beside unmodified Cluster API. The scenarios play an etcd provider that is not ours: what works for it
-//! works through the etcd-provider contract alone.
+//! The Cluster hook beside unmodified Cluster API. The scenarios act as an etcd provider that is not ours, so they show
+//! what works through the etcd-provider contract alone.
 
 mod control_planes;
 mod deletion;
@@ -32,7 +32,8 @@ macro_rules! scenario {
 }
 
 fn main() -> ExitCode {
-    // Those that share a plane come first, so that each lane starts one for them. The longest come first of both.
+    // Scenarios that share a plane come first, so that each lane starts one plane for them. In both groups, the longest
+    // come first.
     let scenarios = vec![
         scenario!("hooks_let_a_deletion_finish_in_every_state", Shared, deletion::every_state),
         scenario!("hooks_hold_what_kubeadm_would_refuse", Shared, preconditions::hold),
@@ -41,17 +42,17 @@ fn main() -> ExitCode {
         scenario!("hooks_delete_etcd_after_the_workers", Shared, deletion::workers_first),
         scenario!("hooks_serve_a_provider_that_publishes_itself_two_at_once", Shared, handover::publishes_itself),
         scenario!("hooks_say_what_has_to_be_corrected", Shared, handover::says_what_is_wrong),
-        // Admission policies, for everybody.
+        // Its admission policies apply to every namespace.
         scenario!("hooks_and_a_gitops_loop_do_not_fight", Own, gitops::restores),
-        // CRDs that change, and permissions for all of the scenarios' kinds.
+        // It changes CRDs, and permissions for the kinds of all scenarios.
         scenario!("hooks_serve_any_control_plane_whose_crd_says_how", Own, control_planes::any_kind),
-        // Dozens of hooks that end anywhere, and more Clusters to take away than a plane takes to start.
+        // It ends dozens of hooks at any point, and removing its Clusters would take longer than starting a plane.
         scenario!("hooks_are_killed_all_the_time", Own, handover::killed_all_the_time),
-        // Versions that are no longer served.
+        // It stops serving versions.
         scenario!("hooks_follow_upgrades_of_other_providers", Own, upgrades::followed),
-        // Another CRD of Clusters.
+        // It changes the CRD of Clusters.
         scenario!("hooks_serve_forks_that_have_the_field", Own, forks::served),
-        // Requests of a whole handover are counted: nothing else may have happened there.
+        // It counts the requests of a whole handover, so nothing else may have happened on its plane.
         scenario!("hooks_hand_etcd_over_and_follow_it", Own, handover::hands_over).alone(true),
     ];
     run(scenarios, Lane::new)

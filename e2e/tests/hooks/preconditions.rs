@@ -1,4 +1,4 @@
-//! What kubeadm asks of a control plane, told before the first machine and corrected by a person.
+//! What kubeadm requires of a control plane. The hook reports it before the first machine, and a person corrects it.
 
 use anyhow::{Result, ensure};
 use kube::api::DeleteParams;
@@ -16,7 +16,7 @@ pub(crate) async fn hold(stage: &mut Stage) -> Result<()> {
     endpoints_of_etcd(stage).await
 }
 
-/// A place for certificates that cannot work is told at once, and not only when etcd is ready.
+/// Certificate paths that cannot work are reported immediately, and not only when etcd is ready.
 async fn paths(stage: &Stage) -> Result<()> {
     let certificates = |path: &str| {
         let external = json!({"certFile": path});
@@ -36,12 +36,13 @@ async fn paths(stage: &Stage) -> Result<()> {
     stage.change("KubeadmControlPlane", "paths-cp", certificates("/etc/kubernetes/pki/ca.crt")).await?;
     stage.until_says("paths", &format!("{problem} not be /etc/kubernetes/pki/ca.crt")).await?;
     closed(stage, "paths").await?;
-    // Any other folder will do: Cluster API puts the files there, and kubeadm mounts it.
+    // Any other directory works: Cluster API puts the files there, and kubeadm mounts it.
     stage.change("KubeadmControlPlane", "paths-cp", certificates("/etc/etcd-client/client.crt")).await?;
     stage.until_says("paths", "True Ready").await
 }
 
-/// Without an endpoint no machine is made: that is told once the infrastructure cannot be waited for.
+/// Without a control plane endpoint, no machine is made. The hook reports this once there is no point in waiting for
+/// the infrastructure.
 async fn endpoint(stage: &Stage) -> Result<()> {
     stage.provide_etcd("endpoint", ONE).await?;
     let endpoint = json!({"host": "10.99.0.1", "port": 6443});
@@ -57,7 +58,7 @@ async fn endpoint(stage: &Stage) -> Result<()> {
     stage.until_says("endpoint", "True Ready").await
 }
 
-/// A person brings certificates that machines share, and forgets half of one.
+/// A person provides certificates that machines share, and forgets half of one.
 async fn certificates(stage: &Stage) -> Result<()> {
     let secret = |data: Value| {
         json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "certificates-sa"},
@@ -87,7 +88,7 @@ async fn certificates(stage: &Stage) -> Result<()> {
     .await
 }
 
-/// An etcd provider publishes what kubeadm would refuse.
+/// An etcd provider publishes endpoints that kubeadm would refuse.
 async fn endpoints_of_etcd(stage: &Stage) -> Result<()> {
     stage.apply_cluster("scheme", |_| ()).await?;
     stage.provide_etcd("scheme", "http://10.0.0.1:2379").await?;
@@ -99,7 +100,7 @@ async fn endpoints_of_etcd(stage: &Stage) -> Result<()> {
     stage.until_says("scheme", "True Ready").await
 }
 
-/// Nothing is let go.
+/// The control plane is held back, and the gate is closed.
 async fn closed(stage: &Stage, cluster: &str) -> Result<()> {
     ensure!(stage.control_plane(cluster).await?.paused, "it is not held back");
     ensure!(stage.secret(&format!("{cluster}-apiserver-etcd-client"), "tls.crt").await?.is_none(), "the gate is open");

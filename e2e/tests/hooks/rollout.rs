@@ -1,4 +1,5 @@
-//! Control planes that roll. The scenario plays their provider, since machines that run would be needed for another.
+//! Control planes that roll out. The scenario acts as their provider, because a real rollout would need machines that
+//! run.
 
 use anyhow::{Result, ensure};
 use e2e::until::until;
@@ -39,7 +40,7 @@ async fn rolls(stage: &mut Stage, cluster: &str, kind: &str, done: &str) -> Resu
     let first = generation(stage, kind, &cp).await?;
     stage.set_status(kind, &cp, status(first, 3, 3)).await?;
 
-    // The old endpoint stays in use whatever may happen, until the last machine has rolled.
+    // The old endpoint stays in use, whatever happens, until the last machine has been replaced.
     stage.report(cluster, true, TWO, "").await?;
     let rolling = |how_far: &str| format!("True ControlPlaneRollingOut {kind} {cp} replaces its machines ({how_far})");
     stage.until_says(cluster, &rolling("it has not reported on them yet")).await?;
@@ -59,7 +60,7 @@ async fn rolls(stage: &mut Stage, cluster: &str, kind: &str, done: &str) -> Resu
         stage.until_tells(kind, &cp, CONDITION, &how_far).await?;
         stage.until_in_use(cluster, &[&[ONE], &[TWO]]).await?;
     }
-    // Etcd not being ready takes nothing away, and does not hide it.
+    // If etcd is not ready, the list of endpoints in use stays, and the rollout is still reported.
     stage.report(cluster, false, TWO, "a member is away").await?;
     let also = format!("a member is away; {kind} {cp} replaces its machines (1 of 2 are up to date)");
     let says = format!("False WaitingForEtcd OtherEtcd {cluster}-etcd is not ready: ScalingUp: {also}");
@@ -85,7 +86,7 @@ async fn rolls(stage: &mut Stage, cluster: &str, kind: &str, done: &str) -> Resu
             .then_some(()))
     })
     .await?;
-    // A watch is renewed when its time has come, whatever happens.
+    // Watches are renewed from time to time, whatever happens.
     let ours = stage.plane.requests_since(mark)?.user(HOOKS[0]).filter(|request| request.verb != "watch");
     println!("the end of a rollout:\n{ours}");
     ensure!(ours.len() <= 8, "{ours}");

@@ -1,4 +1,4 @@
-//! A namespace of a management plane, hooks that come and go, and the part of an etcd provider to play.
+//! A namespace of a management plane, hooks that start and end, and the scenario as the etcd provider.
 
 use std::time::Duration;
 
@@ -17,28 +17,28 @@ use serde_json::{Value, json};
 
 use crate::hook::Hook;
 
-/// For everything that takes a moment, also on a computer that is busy with other things.
+/// How long anything that takes a moment may take, even on a busy computer.
 pub(crate) const SOON: Duration = Duration::from_secs(90);
-/// Users of the API server that hooks are.
+/// The users of the API server that hooks run as.
 pub(crate) const HOOKS: [&str; 2] = ["hook-0", "hook-1"];
 pub(crate) const PLACEHOLDER: &str = "https://placeholder.invalid:2379";
 
-/// How long it may take until what a scenario has left is gone.
+/// How long it may take to remove what a scenario has left.
 const CLEAR: Duration = Duration::from_secs(90);
 
 const PAUSED: &str = "cluster.x-k8s.io/paused";
 
 pub(crate) struct Stage {
-    // First, so that they end first: none should miss the API server.
+    // The first field, so that hooks end first and do not lose the API server.
     hooks: [Option<Hook>; 2],
     pub(crate) plane: Plane,
-    /// With the logs of this scenario.
+    /// The world, with the logs of this scenario.
     pub(crate) world: World,
-    /// What is made here is in it.
+    /// The namespace of everything that the scenario makes.
     pub(crate) namespace: String,
 }
 
-/// A plane that knows the kind OtherEtcd.
+/// Starts a plane that has the kind OtherEtcd.
 pub(crate) async fn start_plane(world: &World) -> Result<Plane> {
     let crds = local_infrastructure::crd::all().into_iter().chain(api::crds::all());
     let mut crds: Vec<Value> = crds.map(serde_json::to_value).collect::<Result<_, _>>()?;
@@ -58,9 +58,9 @@ impl Stage {
         Ok(stage)
     }
 
-    /// Takes away what the scenario has left, but for CRDs.
+    /// Removes what the scenario has left, except CRDs.
     pub(crate) async fn clear(&mut self) -> Result<()> {
-        // A Cluster waits for a hook before it goes.
+        // The deletion of a Cluster waits for a hook.
         if self.hooks[0].is_none() {
             self.start_hook(0).await?;
         }
@@ -77,13 +77,14 @@ impl Stage {
             Ok(Some(()))
         })
         .await?;
-        // For nothing else in it anybody has to do something, so nobody waits: a namespace begins to go after 5 s.
+        // No controller has to handle the other objects, so this does not wait: a namespace's content is deleted only
+        // after 5 s.
         let namespaces: Api<Namespace> = Api::all(self.plane.client());
         namespaces.delete(&self.namespace, &DeleteParams::default()).await?;
         Ok(())
     }
 
-    /// Kills the hooks, and gives the plane back.
+    /// Kills the hooks, and returns the plane.
     pub(crate) fn end(self) -> Plane {
         self.plane
     }
@@ -93,19 +94,19 @@ impl Stage {
         self.start_hook_with(index, config)
     }
 
-    /// A hook that is whatever user the configuration says.
+    /// Starts a hook that runs as the user of the configuration.
     pub(crate) fn start_hook_with(&mut self, index: usize, config: Config) -> Result<()> {
         self.hooks[index] = Some(Hook::start(config)?);
         Ok(())
     }
 
-    /// What a client is made of that is this user of the plane.
+    /// The client configuration of a user of the plane.
     pub(crate) async fn config_of(&self, user: &str) -> Result<Config> {
         let kubeconfig = Kubeconfig::read_from(self.plane.kubeconfig_for(user)?)?;
         Ok(Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?)
     }
 
-    /// Ends a hook wherever it is, between any two requests.
+    /// Kills a hook at any point, between any two requests.
     pub(crate) fn kill_hook(&mut self, index: usize) {
         self.hooks[index] = None;
     }
@@ -123,7 +124,8 @@ impl Stage {
         Api::namespaced_with(self.plane.client(), &self.namespace, &resource)
     }
 
-    /// A Cluster with everything but etcd; its infrastructure is provisioned. `change` may alter the documents.
+    /// Applies a Cluster with everything except etcd. Its infrastructure is provisioned. `change` may change the
+    /// documents.
     pub(crate) async fn apply_cluster(&self, name: &str, change: impl Fn(&mut Value)) -> Result<()> {
         for mut document in documents(name) {
             change(&mut document);
@@ -140,14 +142,14 @@ impl Stage {
             .await
     }
 
-    /// Applies an object of a kind that is in namespaces.
+    /// Applies an object of a namespaced kind.
     pub(crate) async fn apply(&self, mut document: Value) -> Result<()> {
         document["metadata"]["namespace"] = json!(self.namespace);
         apply_object(&self.plane.client(), &document).await?;
         Ok(())
     }
 
-    /// The provider reports. Its condition says `message` while it is not ready.
+    /// Reports a status as the provider. Its condition says `message` while it is not ready.
     pub(crate) async fn report(&self, cluster: &str, ready: bool, endpoints: &str, message: &str) -> Result<()> {
         let condition = json!({"type": "Ready", "status": if ready { "True" } else { "False" }, "reason": "ScalingUp", "message": message});
         let body = json!({"status": {"ready": ready, "endpoints": endpoints, "conditions": [condition]}});
@@ -157,7 +159,7 @@ impl Stage {
         Ok(())
     }
 
-    /// The provider makes a Secret, with the label that has it watched or without.
+    /// Makes a Secret as the provider. Only with the label does the hook watch it.
     pub(crate) async fn make_secret(&self, cluster: &str, suffix: &str, labelled: bool, content: &str) -> Result<()> {
         let mut labels = json!({"cluster.x-k8s.io/cluster-name": cluster});
         if labelled {
@@ -178,7 +180,7 @@ impl Stage {
         self.until_tells("Cluster", cluster, "ManagedExternalEtcdReady", wanted).await
     }
 
-    /// The same of any condition.
+    /// The same for any condition of any object.
     pub(crate) async fn until_tells(&self, kind: &str, name: &str, type_: &str, wanted: &str) -> Result<()> {
         until(format!("{type_} of {kind} {name} says {wanted:?}"), SOON, async || {
             let says = self.tells(kind, name, type_).await?.context("there is no condition")?;
@@ -203,7 +205,7 @@ impl Stage {
             .map(|c| format!("{} {} {}", text(c, "status"), text(c, "reason"), text(c, "message"))))
     }
 
-    /// Waits until etcd has been told that these lists of endpoints are in use, and no others.
+    /// Waits until exactly these lists of endpoints are recorded on the etcd object as in use.
     pub(crate) async fn until_in_use(&self, cluster: &str, lists: &[&[&str]]) -> Result<()> {
         let wanted = lists.iter().map(|list| list.join(",")).collect::<Vec<_>>().join(";");
         until(format!("{cluster}-etcd has {wanted} in use"), SOON, async || {
@@ -219,7 +221,7 @@ impl Stage {
         Ok(etcd.annotations().get("etcdcluster.cluster.x-k8s.io/endpoints-in-use").cloned())
     }
 
-    /// The provider does all that it has to: an etcd object, its Secrets, and a status that says Ready.
+    /// Does everything that a provider has to do: an etcd object, its Secrets, and a status that says Ready.
     pub(crate) async fn provide_etcd(&self, cluster: &str, endpoints: &str) -> Result<()> {
         self.apply_etcd(cluster).await?;
         self.make_secret(cluster, "etcd", true, "ca").await?;
@@ -227,14 +229,14 @@ impl Stage {
         self.report(cluster, true, endpoints, "").await
     }
 
-    /// A merge patch of the status, as whoever reports it.
+    /// A merge patch of the status, as its controller makes it.
     pub(crate) async fn set_status(&self, kind: &str, name: &str, status: Value) -> Result<()> {
         let body = json!({"status": status});
         self.api(kind).patch_status(name, &PatchParams::default(), &Patch::Merge(&body)).await?;
         Ok(())
     }
 
-    /// A merge patch of anything else.
+    /// A merge patch of anything except the status.
     pub(crate) async fn change(&self, kind: &str, name: &str, body: Value) -> Result<()> {
         self.api(kind).patch(name, &PatchParams::default(), &Patch::Merge(&body)).await?;
         Ok(())
@@ -253,7 +255,7 @@ impl Stage {
         .await
     }
 
-    /// A person pauses the control plane, or lifts the pause.
+    /// Pauses the control plane as a person does, or lifts the pause.
     pub(crate) async fn pause(&self, cluster: &str, value: Option<&str>) -> Result<()> {
         let body = json!({"metadata": {"annotations": {PAUSED: value}}});
         let name = format!("{cluster}-cp");
@@ -302,7 +304,7 @@ impl ControlPlane {
     }
 }
 
-/// Changes the documents of a Cluster: its API servers have no endpoint.
+/// Changes the documents of a Cluster so that its API servers have no endpoint.
 pub(crate) fn without_endpoint(document: &mut Value) {
     if document["kind"] == "Cluster"
         && let Some(spec) = document["spec"].as_object_mut()
@@ -311,7 +313,7 @@ pub(crate) fn without_endpoint(document: &mut Value) {
     }
 }
 
-/// An etcd provider's CRD.
+/// The CRD of an etcd provider.
 pub(crate) fn crd(kind: &str) -> Value {
     let any = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
     let singular = kind.to_lowercase();

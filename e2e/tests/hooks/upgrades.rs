@@ -1,4 +1,4 @@
-//! Other providers are upgraded while the hook runs: a version of a kind of theirs is no longer served.
+//! Other providers are upgraded while the hook runs: a version of one of their kinds is no longer served.
 
 use std::fs;
 use std::time::Duration;
@@ -24,7 +24,7 @@ pub(crate) async fn followed(stage: &mut Stage) -> Result<()> {
     watched(stage).await
 }
 
-/// Nothing of ours watches MachinePools: only the answer to a list tells.
+/// We do not watch MachinePools, so only the answer to a list shows this.
 async fn listed(stage: &Stage) -> Result<()> {
     for cluster in ["before", "after"] {
         stage.apply_cluster(cluster, |_| ()).await?;
@@ -44,7 +44,8 @@ async fn listed(stage: &Stage) -> Result<()> {
     Ok(())
 }
 
-/// Serves v1beta1 alone. The label says so: Cluster API's own kinds have none, because their group has one version.
+/// Serves only v1beta1. The contract's label on the CRD says so. Usually Cluster API's own kinds have no such label,
+/// because their group has one version.
 async fn serve_older_machine_pools(stage: &Stage) -> Result<()> {
     let resource = ApiResource::erase::<CustomResourceDefinition>(&());
     let crds: Api<DynamicObject> = Api::all_with(stage.plane.client(), &resource);
@@ -68,7 +69,7 @@ async fn serve_older_machine_pools(stage: &Stage) -> Result<()> {
     .await
 }
 
-/// A kind that is watched: the controllers of the manager end, and start again with the version that is served now.
+/// For a watched kind, the controllers of the manager end and start again with the version that is served now.
 async fn watched(stage: &mut Stage) -> Result<()> {
     stage.kill_hook(0);
     let mut manager = manager(stage)?;
@@ -88,7 +89,7 @@ async fn watched(stage: &mut Stage) -> Result<()> {
     for line in ["this version is no longer served", "starting again"] {
         ensure!(log.contains(line), "{} does not say {line:?}", manager.log().display());
     }
-    // A watch tries again after 4 s at the latest.
+    // A watch is retried after 4 s at the latest.
     let mark = stage.plane.mark();
     tokio::time::sleep(Duration::from_secs(6)).await;
     let asked = stage.plane.requests_since(mark)?.user(HOOKS[0]).resource("otheretcds");
@@ -97,7 +98,7 @@ async fn watched(stage: &mut Stage) -> Result<()> {
     Ok(())
 }
 
-/// The program itself: it is what starts controllers again.
+/// The manager itself, because it starts controllers again.
 fn manager(stage: &Stage) -> Result<Process> {
     Command::new("manager-with-hooks", programs()?.join("manager"), stage.world.logs())
         .arg("--kubeconfig")

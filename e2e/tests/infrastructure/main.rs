@@ -1,4 +1,4 @@
-//! Machines of namespaces as infrastructure of unmodified Cluster API.
+//! Machines made of kernel namespaces as infrastructure of unmodified Cluster API.
 
 mod scene;
 mod stories;

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// For everything that takes a moment.
+/// How long anything that takes a moment may take.
 pub(crate) const SOON: Duration = Duration::from_secs(20);
 
 pub(crate) struct Scene {
@@ -24,7 +24,7 @@ pub(crate) struct Scene {
 }
 
 impl Scene {
-    /// Everything, and a Cluster `demo` whose infrastructure is provisioned.
+    /// Starts everything, with a Cluster `demo` whose infrastructure is provisioned.
     pub(crate) async fn start(world: &World) -> Result<Self> {
         let image = world.state("image")?;
         assemble(&image, &Parts { etcdadm: None, etcd_releases: None, cache: default_cache() })?;
@@ -92,7 +92,7 @@ impl Scene {
             .await
     }
 
-    /// A Machine with its LocalMachine. Without `data` its bootstrap data is not there yet.
+    /// Makes a Machine with its LocalMachine. Without `data`, it has no bootstrap data yet.
     pub(crate) async fn machine(&self, name: &str, data: Option<&str>) -> Result<()> {
         self.apply(json!({
             "apiVersion": LOCAL, "kind": "LocalMachine",
@@ -103,7 +103,8 @@ impl Scene {
             self.secret(name, data).await?;
         }
         let secret = data.map(|_| name);
-        // Cluster API refuses a Machine with neither data nor somebody who makes them; this one makes none.
+        // Cluster API refuses a Machine with neither bootstrap data nor a config that provides it. Nothing provides
+        // data for this config.
         let bootstrap = match secret {
             Some(secret) => json!({"dataSecretName": secret}),
             None => json!({"configRef": {
@@ -130,7 +131,7 @@ impl Scene {
         Ok(())
     }
 
-    /// Waits until a condition of a LocalMachine has this reason, and gives its message.
+    /// Waits until a condition of a LocalMachine has this reason, and returns its message.
     pub(crate) async fn until_reason(&self, name: &str, type_: &str, reason: &str) -> Result<String> {
         let api = self.api("LocalMachine").await?;
         until(format!("{type_} of LocalMachine {name} says {reason}"), SOON, async || {
@@ -146,7 +147,7 @@ impl Scene {
         .await
     }
 
-    /// Waits until Cluster API calls a Machine provisioned, and gives its first internal address.
+    /// Waits until Cluster API reports a Machine as provisioned, and returns its first internal address.
     pub(crate) async fn until_provisioned(&self, name: &str) -> Result<String> {
         until(format!("Machine {name} is provisioned"), SOON, async || {
             let machine = self.get("Machine", name).await?;
@@ -172,7 +173,7 @@ fn subnet() -> String {
     format!("{network}.0/{PREFIX_LENGTH}")
 }
 
-/// `local-infrastructure`, which lies one above the tests.
+/// The program `local-infrastructure`, which is in the directory above the tests.
 fn program() -> Result<PathBuf> {
     let this = std::env::current_exe()?;
     let program = this.parent().and_then(|deps| deps.parent()).context("no directory")?.join("local-infrastructure");

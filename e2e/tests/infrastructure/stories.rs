@@ -123,7 +123,7 @@ pub(crate) async fn pause(world: World) -> Result<()> {
     let data = json!({"spec": {"bootstrap": {"configRef": null, "dataSecretName": "waits"}}});
     scene.change("Machine", "waits", data).await?;
     scene.until_reason("waits", "Paused", "Paused").await?;
-    // Another machine comes up meanwhile: whatever would have happened to this one has had its time.
+    // Another machine comes up meanwhile. So anything that could have happened to the paused one has had enough time.
     scene.machine("other", Some(GOOD)).await?;
     scene.until_reason("other", "BootstrapSucceeded", "Succeeded").await?;
     ensure!(scene.machines.get("default", "waits").is_err());

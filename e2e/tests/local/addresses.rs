@@ -1,4 +1,4 @@
-//! An address that had one cluster's member is given to another cluster's.
+//! The address of one cluster's member is given to a member of another cluster.
 
 use crate::bring_up::{PATIENCE, released};
 use crate::load::LowLoad;
@@ -16,19 +16,21 @@ use serde_json::{Value, json};
 use std::path::Path;
 use std::time::Duration;
 
-/// The CA that both clusters have from their user.
+/// The CA that the user supplies for both clusters.
 const CERT: &str = include_str!("../../../etcdadm/src/pki/testdata/pkcs1-rsa.crt");
 const KEY: &str = include_str!("../../../etcdadm/src/pki/testdata/pkcs1-rsa.key");
-/// Several rounds of checks, once a second.
+/// Long enough for several rounds of health checks, one per second.
 const ROUNDS: Duration = Duration::from_secs(8);
-/// Seconds until a member counts as unhealthy where nobody is replaced, and where members are: two do not make a
-/// failure on a busy computer, and another member would be given an address too.
+/// Seconds of failing checks after which a member counts as unhealthy: `TOLD` where remediation only reports,
+/// `REPLACED` where it replaces members. On a busy computer, checks may fail for 2 s although the member is well, and
+/// its replacement would take an address too.
 const TOLD: i64 = 2;
 const REPLACED: i64 = 8;
 
-/// Two clusters of one CA. One loses two of its three machines, and with them its quorum; the other one grows, and gets one
-/// of their addresses. The only member that answers for the first is one of the second, with a certificate that is good:
-/// nothing of that is believed, nor is anything changed in the second because of it.
+/// Two clusters with the same CA. One loses two of its three machines, and with them its quorum. The other one grows,
+/// and gets the address of one of these machines. So the only member that answers for the first cluster belongs to the
+/// second one, and its certificate is valid. Nothing that it answers is believed, and nothing changes in the second
+/// cluster because of it.
 pub(crate) async fn given_to_another_cluster(bed: &mut Bed) -> Result<()> {
     let bed = &*bed;
     let (ours, theirs) =
@@ -68,21 +70,22 @@ pub(crate) async fn given_to_another_cluster(bed: &mut Bed) -> Result<()> {
     ensure!(found == members, "the other etcd was {members:?}, and is {found:?}");
     is_what_it_was(&grown, &theirs.status().await?).context("the cluster that took the address")?;
     theirs.until_ready(PATIENCE).await?;
-    // Nobody writes to the other one any more, which has no quorum.
+    // Only the second cluster has clients: the first one has no quorum, so nobody can write to it.
     load.judged().await?;
 
-    // And so it stays when the spec has changed, and everything is looked at again.
+    // The result is the same after a change of the spec, which makes the controller check everything again.
     and_after_another_look(bed, &ours, &before).await
 }
 
-/// Two clusters of one CA, all of whose members are well. The Machine of one shows the address of the other's, and the
-/// other way round, as where an infrastructure mixes them up: neither takes anything over from the other, and nothing
-/// is changed.
+/// Two clusters with the same CA, all of whose members are healthy. A Machine of each shows the address of a Machine of
+/// the other, as when an infrastructure mixes them up. Neither cluster takes anything over from the other, and nothing
+/// changes.
 pub(crate) async fn exchanged(bed: &mut Bed) -> Result<()> {
     are_exchanged(bed, ["addresses-c", "addresses-d"], TOLD).await
 }
 
-/// The same where members are replaced: of a Machine that has a member of another etcd, nothing is known of its own.
+/// The same with remediation that replaces members. If a member of another etcd answers at a Machine's address, nothing
+/// is known about the Machine's own member.
 pub(crate) async fn exchanged_where_members_are_replaced(bed: &mut Bed) -> Result<()> {
     are_exchanged(bed, ["addresses-e", "addresses-f"], REPLACED).await
 }
@@ -92,7 +95,7 @@ async fn are_exchanged(bed: &Bed, namespaces: [&str; 2], unhealthy_after: i64) -
         up(bed, namespaces[0], "left", 3, unhealthy_after),
         up(bed, namespaces[1], "right", 3, unhealthy_after)
     )?;
-    // Long enough for one that is blamed to be replaced.
+    // Long enough for the replacement of a member that is wrongly taken to be unhealthy.
     let rounds = ROUNDS + Duration::from_secs(u64::try_from(unhealthy_after)?);
     let both = [&left, &right];
     let loads = try_join_all(both.map(|handle| LowLoad::begin(bed, handle))).await?;
@@ -133,8 +136,8 @@ async fn are_exchanged(bed: &Bed, namespaces: [&str; 2], unhealthy_after: i64) -
     try_join_all(loads.into_iter().map(LowLoad::judged)).await.map(drop)
 }
 
-/// Has a Machine show addresses that are not its machine's. Its LocalMachine is paused meanwhile, as its controller would
-/// correct them.
+/// Makes a Machine show addresses that are not its machine's. The LocalMachine stays paused, because its controller
+/// would correct the addresses.
 pub(crate) async fn show(handle: &ClusterHandle, machine: &str, addresses: &Value) -> Result<()> {
     let machines = handle.api("LocalMachine");
     pause(handle, machine, Some("")).await?;
@@ -149,7 +152,8 @@ pub(crate) async fn show(handle: &ClusterHandle, machine: &str, addresses: &Valu
     machines.patch_status(machine, &own, &Patch::Merge(&patch)).await.context("change the address")?;
     let mut looks = 0;
     until(format!("Machine {machine} shows {addresses}"), PATIENCE, async || {
-        // Cluster API fails at each of so many Machines without Nodes, and looks again after minutes only.
+        // None of these Machines gets a Node, so Cluster API's reconciles fail, and its retries are minutes apart. A
+        // change of the Machine makes Cluster API reconcile it now.
         looks += 1;
         let touch = json!({"metadata": {"annotations": {"looks": looks.to_string()}}});
         handle.api("Machine").patch(machine, &own, &Patch::Merge(&touch)).await.context("touch the Machine")?;
@@ -172,7 +176,7 @@ async fn pause(handle: &ClusterHandle, machine: &str, value: Option<&str>) -> Re
     patched.map(drop).with_context(|| format!("pause LocalMachine {machine}, or no longer"))
 }
 
-/// Also when all is looked at again, and its last member is left alone.
+/// The same after the controller has checked everything again. The machine of the last member keeps running.
 async fn and_after_another_look(bed: &Bed, ours: &ClusterHandle, before: &EtcdClusterStatus) -> Result<()> {
     let patch = json!({"spec": {"healthCheck": {"unhealthyAfterSeconds": 3}}});
     crate::boots::look_again(ours, &patch).await?;
@@ -183,7 +187,7 @@ async fn and_after_another_look(bed: &Bed, ours: &ClusterHandle, before: &EtcdCl
     Ok(())
 }
 
-/// Cluster ID, member IDs and endpoints.
+/// Checks that cluster ID, member IDs and endpoints are the same as before.
 fn is_what_it_was(before: &EtcdClusterStatus, now: &EtcdClusterStatus) -> Result<()> {
     let ids = |status: &EtcdClusterStatus| status.members.iter().map(|member| member.id.clone()).collect::<Vec<_>>();
     ensure!(now.cluster_id == before.cluster_id, "its ID was {}, and is {}", before.cluster_id, now.cluster_id);
@@ -196,14 +200,14 @@ async fn etcd(bed: &Bed, handle: &ClusterHandle) -> Result<Membership> {
     handle.membership(&bed.machines, &handle.etcd_machines().await?).await
 }
 
-/// From now on an address is reserved for somebody else, as where leases run out.
+/// From now on, an address is reserved for another owner, as when a lease of the address runs out.
 fn hand_over(bed: &Bed, address: &str, owner: &str) -> Result<()> {
     let file = bed.world().state("machines")?.join("addresses").join(address);
     ensure!(Path::new(&file).exists(), "{} is not reserved", file.display());
     std::fs::write(&file, owner).with_context(|| format!("write {}", file.display()))
 }
 
-/// Members are replaced if they count as unhealthy late enough.
+/// Brings up a cluster with the user's CA. Members are replaced only if `unhealthy_after` is at least `REPLACED`.
 async fn up(bed: &Bed, namespace: &str, name: &str, replicas: i64, unhealthy_after: i64) -> Result<ClusterHandle> {
     let client = bed.client();
     ClusterHandle::make_namespace(&client, namespace).await?;

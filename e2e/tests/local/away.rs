@@ -1,4 +1,4 @@
-//! Our manager is away, and faults do not wait for it.
+//! Faults while our manager is down.
 
 use crate::bring_up::PATIENCE;
 use crate::departures::{only_theirs, replaced};
@@ -19,18 +19,18 @@ use local_infrastructure::machine::Machine;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// How long nobody looks after etcd: a hundred times what it takes until a member counts as unhealthy, and what a
-/// person may take to notice.
+/// How long no manager runs: a hundred times as long as it takes until a member counts as unhealthy, and about as long
+/// as a person may take to notice.
 const AWAY: Duration = Duration::from_secs(600);
-/// How long clients rest after an answer: the judge has to go through all that they ask in ten minutes.
+/// How long clients rest after an answer. The judge has to check all requests of ten minutes.
 const REST: Duration = Duration::from_millis(300);
-/// How long a machine hangs meanwhile.
+/// How long a machine hangs in this time.
 const HANGS: Duration = Duration::from_secs(20);
 
-/// In three clusters, while the manager is away: a machine dies; a Machine is deleted, and the machine of another one
-/// hangs for a while; another spec is asked for. Nothing is done before it is back. Then the dead
-/// member counts as unhealthy only after its time, each Machine that has to be replaced is replaced once, and nothing
-/// that was acknowledged is lost.
+/// Three clusters, while the manager is down. In one, a machine dies. In another, a Machine is deleted, and the machine
+/// of another member hangs for a while. In the third, the spec changes. Nothing is done before the manager is back.
+/// Then the dead member counts as unhealthy only after its time, each Machine that has to be replaced is replaced once,
+/// and no acknowledged write is lost.
 pub(crate) async fn while_members_fail(bed: &mut Bed) -> Result<()> {
     let (dies, leaves, rolls) =
         try_join!(up(bed, "away-dies"), up(bed, "away-leaves"), up(bed, "away-rolls")).context("three clusters")?;
@@ -95,7 +95,7 @@ pub(crate) async fn while_members_fail(bed: &mut Bed) -> Result<()> {
     Ok(())
 }
 
-/// By the API server's own account: we have deleted these Machines, each once, and no other one.
+/// Checks in the audit log that our manager has deleted these Machines, each once, and no others.
 pub(crate) fn deleted(bed: &Bed, handle: &ClusterHandle, mark: Mark, wanted: &[String]) -> Result<()> {
     let ours = bed.plane.requests_since(mark)?.user(users::PROVIDER).done_in(&handle.namespace);
     let mut deleted: Vec<String> = ours.verb("delete").resource("machines").iter().map(|r| r.name.clone()).collect();

@@ -1,8 +1,8 @@
-//! Bad input that only a controller can tell: a condition names what is wrong and what would be right, nothing is made,
-//! and once it is put right the cluster comes up without any further touch.
+//! Bad input that only a controller can detect. A condition says what is wrong and what would be right, and nothing is
+//! made. Once the input is corrected, the cluster comes up without further action.
 //!
-//! What the API server itself refuses is tested there (`tests/api`). The cases of a scenario run beside each other, each
-//! in a namespace of its own.
+//! What the API server itself refuses is tested in `tests/api`. The cases of a scenario run side by side, each in a
+//! namespace of its own.
 
 mod case;
 mod claims;
@@ -16,7 +16,7 @@ use anyhow::Result;
 use e2e::bed::Bed;
 use futures::try_join;
 
-/// Templates, kinds and names that are not there, or not for us.
+/// References to templates, kinds and Clusters that do not exist, or that are not for this object.
 pub(crate) async fn references(bed: &mut Bed) -> Result<()> {
     try_join!(
         templates::kind_that_does_not_exist(bed),
@@ -30,7 +30,7 @@ pub(crate) async fn references(bed: &mut Bed) -> Result<()> {
     Ok(())
 }
 
-/// Control planes that cannot use it, Secrets that cannot be used, and pauses.
+/// Control planes that cannot use external etcd, Secrets that people make, and pauses.
 pub(crate) async fn contents(bed: &mut Bed) -> Result<()> {
     try_join!(
         control_planes::made_for_local_etcd(bed),
@@ -44,7 +44,7 @@ pub(crate) async fn contents(bed: &mut Bed) -> Result<()> {
     Ok(())
 }
 
-/// Whatever a generator of malformed documents makes and the API server accepts.
+/// All malformed documents of a generator that the API server accepts.
 pub(crate) async fn thousands_stored(bed: &mut Bed) -> Result<()> {
     thousands::stored(bed).await
 }

@@ -17,26 +17,26 @@ use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// A slow boot, well within the default grace, and the seconds of failing checks that make a member unhealthy, which
-/// are over by then. It takes longer than the grace of the other clusters, too.
+/// How long a slow boot takes: well within the default grace, but longer than the grace of the other clusters. And the
+/// seconds of failing checks that make a member unhealthy, which end before the boot does.
 const SLOW: (Duration, i64) = (Duration::from_secs(25), 15);
-/// With `E2E_FULL` set. The seconds are the default.
+/// The same with `E2E_FULL` set. The seconds are the default.
 const FULL_SLOW: (Duration, i64) = (Duration::from_secs(90), 60);
 /// A boot that ends after its Machine has been deleted.
 const BOOT: Duration = Duration::from_secs(12);
-/// By then a member that is probed every second has been probed.
+/// Long enough for a probe of a member that is probed every second.
 const PROBED: Duration = Duration::from_secs(5);
-/// Keeps a Machine that we have let go, as somebody else's pre-terminate hook does.
+/// Keeps a Machine that we have released, as a pre-terminate hook of another controller does.
 const THEIR_HOOK: &str = "pre-terminate.delete.hook.machine.cluster.x-k8s.io/of-somebody-else";
-/// A boot that takes longer than the grace, and less than until its Machine is given up.
+/// A boot that takes longer than the grace, but not so long that its Machine counts as stuck.
 const LATER: Duration = Duration::from_secs(30);
 /// Grace of the clusters with a machine that never boots: as short as a busy computer allows for the other machines.
 const GRACE: i64 = 20;
 
-/// Side by side: a machine that is slow to boot is waited for without a word of complaint; one that never boots is
-/// reported, and the cluster goes on around it as far as is safe, and then it is replaced, where that is the mode; one
-/// that is deleted before it boots, and initializes etcd all the same, takes that etcd with it; one that is deleted
-/// after its time, and joins all the same, takes nothing with it.
+/// Side by side, a cluster for each case. A machine that is slow to boot causes no complaint. A machine that never
+/// boots is reported, the cluster goes on without it as far as is safe, and the Machine is replaced if remediation is
+/// on. A Machine that is deleted before it boots, and still initializes etcd, takes that etcd with it. A Machine that
+/// is deleted, is released after its grace, and still joins, takes nothing with it.
 pub(crate) async fn late_and_never(bed: &mut Bed) -> Result<()> {
     ClusterHandle::make_namespace(&bed.client(), "boots").await?;
     try_join!(late(bed), second_never(bed), replaced(bed), first_never(bed), deleted(bed), given_up(bed))?;
@@ -69,7 +69,8 @@ async fn late(bed: &Bed) -> Result<()> {
     one_etcd_of_three(bed, &handle).await
 }
 
-/// The second of three: the third joins beside it, and no fourth is made. Booted after all, it joins.
+/// The second of three never boots: the third joins beside it, and no fourth is made. When the second boots after all,
+/// it joins.
 async fn second_never(bed: &Bed) -> Result<()> {
     let dead = "second-etcd-1";
     let manifests = Manifests::new("boots", "second")?.with("EtcdCluster", |etcd| {
@@ -107,7 +108,7 @@ async fn second_never(bed: &Bed) -> Result<()> {
     one_etcd_of_three(bed, &handle).await
 }
 
-/// The second of three again, with nobody to help: another one is made in its place, which joins.
+/// The second of three never boots. Without help, a replacement is made, and joins.
 async fn replaced(bed: &Bed) -> Result<()> {
     let dead = "replaced-etcd-1";
     let manifests = Manifests::new("boots", "replaced")?.with("EtcdCluster", short_grace);
@@ -122,7 +123,8 @@ async fn replaced(bed: &Bed) -> Result<()> {
     load.judged().await
 }
 
-/// The first of three: without it there is nothing to join, so no other is admitted, and none boots.
+/// The first of three never boots: without it there is no etcd to join, so no other Machine is admitted, and none
+/// boots.
 async fn first_never(bed: &Bed) -> Result<()> {
     let dead = "first-etcd-0";
     let manifests = Manifests::new("boots", "first")?.with("EtcdCluster", short_grace);
@@ -137,8 +139,9 @@ async fn first_never(bed: &Bed) -> Result<()> {
     Ok(())
 }
 
-/// The first of three is deleted before it boots. Nothing has begun, so we let it go; somebody else keeps its Machine, and so
-/// it initializes etcd. That etcd is not taken for the EtcdCluster's, which would wait for it forever.
+/// The first of three is deleted before it boots. No etcd has begun, so we release the Machine. The hook of another
+/// controller keeps it, so it boots and initializes etcd. The EtcdCluster must not adopt that etcd, or it would wait
+/// for it forever.
 async fn deleted(bed: &Bed) -> Result<()> {
     let first = "deleted-etcd-0";
     let handle =
@@ -154,7 +157,7 @@ async fn deleted(bed: &Bed) -> Result<()> {
         Ok(Some(()))
     })
     .await?;
-    // The scenario is about this time.
+    // The scenario is about this time, in which the controller could adopt that etcd.
     tokio::time::sleep(PROBED).await;
     for round in 0..3 {
         look_again(&handle, &json!({"spec": {"healthCheck": {"unhealthyAfterSeconds": 100 + round}}})).await?;
@@ -167,8 +170,9 @@ async fn deleted(bed: &Bed) -> Result<()> {
     ends_with(bed, &handle, &["deleted-etcd-1", "deleted-etcd-2", "deleted-etcd-3"]).await
 }
 
-/// The second of three is deleted, and the first votes alone when its time is over: it is kept until another one votes
-/// too, as it may join still. Let go, it does so: its member is removed, and nothing is lost.
+/// The second of three is deleted, and when its grace ends, the first is the only voter. The Machine is kept until
+/// another member votes too, because it may still join. Once released, it does join: its member is removed, and nothing
+/// is lost.
 async fn given_up(bed: &Bed) -> Result<()> {
     let (dead, slow) = ("given-etcd-1", "given-etcd-2");
     let manifests = Manifests::new("boots", "given")?.with("EtcdCluster", short_grace);
@@ -190,7 +194,7 @@ async fn given_up(bed: &Bed) -> Result<()> {
     })
     .await?;
     until_released(&handle, dead, PATIENCE).await?;
-    // The one in its place has come first.
+    // Its replacement has become a voter first.
     let there = ["given-etcd-0", "given-etcd-3"].map(str::to_owned);
     let etcd = handle.membership(&bed.machines, &there).await?;
     ensure!(there.iter().all(|name| etcd.voters().contains(&name.as_str())), "{:?}", etcd.members);
@@ -211,8 +215,8 @@ async fn given_up(bed: &Bed) -> Result<()> {
     ends_with(bed, &handle, &["given-etcd-0", slow, "given-etcd-3"]).await
 }
 
-/// The message about a machine that does not boot has all that a person needs to find the cause: which address does not
-/// answer, how, since when, and when it could have booted.
+/// Checks that the message about a machine that does not boot has all that a person needs to find the cause: which
+/// address does not answer, with which error, since when, and when the machine could boot.
 fn says_why(bed: &Bed, machine: &str, message: &str) -> Result<()> {
     let url = names::client_url(&bed.machines.get("boots", machine)?.address().to_string());
     let why = format!("{url}: connection refused");
@@ -245,14 +249,14 @@ pub(crate) async fn until_released(handle: &ClusterHandle, machine: &str, patien
     until("we have let it go", patience, async || Ok((!waits_for_us(handle, machine).await?).then_some(()))).await
 }
 
-/// Has somebody else keep a Machine that is deleted, or no longer.
+/// Adds the pre-terminate hook of another controller to a Machine, or removes it.
 pub(crate) async fn keep(handle: &ClusterHandle, machine: &str, value: Value) -> Result<()> {
     let patch = Patch::Merge(json!({"metadata": {"annotations": {(THEIR_HOOK): value}}}));
     handle.api("Machine").patch(machine, &PatchParams::default(), &patch).await?;
     Ok(())
 }
 
-/// All is well in the end, with these Machines and no other.
+/// Waits until the cluster is Ready and released, with these Machines and no others.
 async fn ends_with(bed: &Bed, handle: &ClusterHandle, machines: &[&str]) -> Result<()> {
     handle.until_ready(PATIENCE).await?;
     released(handle).await?;
@@ -263,7 +267,7 @@ async fn ends_with(bed: &Bed, handle: &ClusterHandle, machines: &[&str]) -> Resu
     Ok(())
 }
 
-/// Makes the fault, of a machine that is not there yet, and then the cluster.
+/// Injects the fault, before there is a machine, and then makes the cluster.
 async fn apply(
     bed: &Bed,
     manifests: Manifests,
@@ -279,7 +283,8 @@ fn short_grace(etcd: &mut Value) {
     etcd["spec"]["healthCheck"] = json!({"startupGraceSeconds": GRACE, "intervalSeconds": 2});
 }
 
-/// The Machines are these, also after the controller has looked again: it is made to by a change that means nothing.
+/// Checks that these are the Machines, also after the controller has checked again. Changes without an effect make it
+/// do so.
 async fn stays_so(handle: &ClusterHandle, machines: &[&str]) -> Result<()> {
     for round in 0..3 {
         let patch = json!({"spec": {"healthCheck": {"unhealthyAfterSeconds": 100 + round}}});

@@ -16,11 +16,11 @@ use serde_json::json;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// What a cluster may take here, on a machine that is busy with other things.
+/// How long a cluster may take here, on a busy computer.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
-/// The main road: three members come up as voters, the control plane gets endpoints and certificates, and only then
-/// makes its first Machine; an API server with nothing but what was published works.
+/// The main path: three members come up as voters, the control plane gets endpoints and certificates, and only then
+/// makes its first Machine. An API server that has nothing but what was published works.
 pub(crate) async fn three_members(bed: &mut Bed) -> Result<()> {
     let client = bed.client();
     ClusterHandle::make_namespace(&client, "three").await?;
@@ -43,7 +43,8 @@ pub(crate) async fn three_members(bed: &mut Bed) -> Result<()> {
     server.store_an_object().await
 }
 
-/// Every Machine says that it matches the spec, as Cluster API expects of the owner of Machines.
+/// Checks that every Machine reports that it matches the spec. Cluster API expects the owner of Machines to set this
+/// condition.
 async fn machines_match(handle: &ClusterHandle) -> Result<()> {
     for name in handle.etcd_machines().await? {
         let machine = handle.api("Machine").get(&name).await?;
@@ -52,7 +53,7 @@ async fn machines_match(handle: &ClusterHandle) -> Result<()> {
     Ok(())
 }
 
-/// Status of the condition by which a Machine says whether it matches the spec.
+/// Status of the condition that says whether a Machine matches the spec.
 pub(crate) fn up_to_date(machine: &DynamicObject) -> Option<&str> {
     let conditions = machine.data.pointer("/status/conditions").and_then(|conditions| conditions.as_array());
     let shown = conditions.into_iter().flatten().find(|condition| condition["type"] == MACHINE_UP_TO_DATE);
@@ -91,8 +92,8 @@ pub(crate) async fn same_names_in_two_namespaces(bed: &mut Bed) -> Result<()> {
     strangers(&[&looks[0], &looks[1]]).await
 }
 
-/// Whichever document comes first, the others are waited for, with a word about which; and the managed-external-etcd
-/// proposal's document is one of ours.
+/// Whichever document comes first, the controllers wait for the others and report which is missing. The document of the
+/// managed-external-etcd proposal is valid too.
 pub(crate) async fn documents_in_any_order(bed: &mut Bed) -> Result<()> {
     let client = bed.client();
     ClusterHandle::make_namespace(&client, "orders").await?;
@@ -149,7 +150,7 @@ async fn template_last(client: &Client) -> Result<ClusterHandle> {
     Ok(handle)
 }
 
-/// As in the examples, one document after the other, by somebody whose requests take their time.
+/// As in the examples, one document after the other, from a client whose requests take their time.
 async fn template_a_moment_later(client: &Client) -> Result<ClusterHandle> {
     let manifests = Manifests::new("orders", "a-moment-later")?.replicas(1);
     let handle = ClusterHandle::new(client, &manifests);
@@ -191,8 +192,8 @@ async fn apply_kinds(client: &Client, manifests: &Manifests, kinds: &[&str]) -> 
     Ok(())
 }
 
-/// The control plane is released: endpoints as in etcd's status, no pause, and a first Machine whose data carry endpoints,
-/// CA and client certificate.
+/// Checks that the control plane is released: its endpoints are those of etcd's status, it is not paused, and the data
+/// of its first Machine contain the endpoints, the CA and the client certificate.
 pub(crate) async fn released(handle: &ClusterHandle) -> Result<()> {
     let data = handle.until_control_plane_data(PATIENCE).await?;
     let status = handle.status().await?;
@@ -212,8 +213,8 @@ pub(crate) async fn released(handle: &ClusterHandle) -> Result<()> {
     Ok(())
 }
 
-/// By the API server's own account: the endpoints were written, then the client Secret was made, and only then did the
-/// control plane make a Machine.
+/// Checks in the audit log that the endpoints were written, then the client Secret was made, and only then the control
+/// plane made a Machine.
 fn gate_was_kept(handle: &ClusterHandle, requests: &Requests) -> Result<()> {
     let done = requests.done_in(&handle.namespace);
     let ours = done.user(users::PROVIDER);
@@ -241,7 +242,8 @@ fn gate_was_kept(handle: &ClusterHandle, requests: &Requests) -> Result<()> {
     Ok(())
 }
 
-/// The first number of a Machine is written together with what `clusterctl move` waits for: one request does both.
+/// Checks that one request writes both the first number of a Machine and the annotation for which `clusterctl move`
+/// waits.
 fn a_move_waits_from_the_first_machine_on(handle: &ClusterHandle, requests: &Requests) -> Result<()> {
     let patches = requests.done_in(&handle.namespace).user(users::PROVIDER).verb("patch").resource("etcdclusters");
     let done: Vec<_> = patches.iter().filter(|patch| patch.code == 200).collect();
@@ -254,7 +256,7 @@ fn a_move_waits_from_the_first_machine_on(handle: &ClusterHandle, requests: &Req
     Ok(())
 }
 
-/// Clusters that share nothing: not the CA, not the ID, not a machine.
+/// Checks that the clusters share nothing: no endpoint, no CA, no certificate, no key and no cluster ID.
 async fn strangers(looks: &[&ClusterHandle; 2]) -> Result<()> {
     let [one, other] = try_join!(traits(looks[0]), traits(looks[1])).map(<[_; 2]>::from)?;
     let shared: Vec<_> = one.intersection(&other).collect();

@@ -20,13 +20,14 @@ use witness::Witness;
 
 /// How long etcd may be without a leader: a few elections.
 const STALL: Duration = Duration::from_secs(10);
-/// How long a cluster is watched that is to stay as it is.
+/// How long the scenario watches a cluster that has to stay as it is.
 const STEADY: Duration = Duration::from_secs(8);
 
-/// How long a machine boots that is deleted meanwhile.
+/// How long the boot takes during which the Machine is deleted.
 const BOOT: Duration = Duration::from_secs(15);
 
-/// Side by side: two of three Machines deleted at once, the only Machine of a cluster of one, and one that is just booting.
+/// Side by side: two of three Machines are deleted together, the only Machine of a cluster of one is deleted, and a
+/// Machine is deleted while its machine boots.
 pub(crate) async fn machines_are_deleted(bed: &mut Bed) -> Result<()> {
     let bed = &*bed;
     try_join!(
@@ -37,8 +38,8 @@ pub(crate) async fn machines_are_deleted(bed: &mut Bed) -> Result<()> {
     Ok(())
 }
 
-/// At most one goes at a time, and quorum is kept at every moment. The other waits, which is said. In the end three
-/// members are well again, on other Machines, and everything that was written is there.
+/// At most one Machine goes at a time, and the quorum is kept at every moment. The other Machine waits, and a condition
+/// says so. In the end, three members are healthy again, two of them on other Machines, and no write is lost.
 async fn two_of_three(bed: &Bed) -> Result<()> {
     let handle = up(bed, "by-hand-two", 3).await?;
     let before = handle.etcd_machines().await?;
@@ -65,7 +66,8 @@ async fn two_of_three(bed: &Bed) -> Result<()> {
     always_available(&record.stop().await?)
 }
 
-/// It waits, and that is said. Its data can be read all the time. Where it is replaced, the replacement has the data.
+/// The Machine waits, and a condition says so. Its data can be read all the time. If it is replaced, the replacement
+/// has the data.
 async fn the_only_one(bed: &Bed) -> Result<()> {
     let handle = up(bed, "by-hand-one", 1).await?;
     let only = handle.etcd_machines().await?;
@@ -85,8 +87,9 @@ async fn the_only_one(bed: &Bed) -> Result<()> {
     witness.stop(1, STALL).await
 }
 
-/// The only member is dead, and a person deletes its Machine: its data would go with it. That is told, and everything of
-/// it is kept. When its machine is on again it has all that was written, another member takes that over, and it goes.
+/// The only member is dead, and a person deletes its Machine, with which the data would go. A condition reports that,
+/// and the Machine, its infrastructure machine and its data are kept. When the machine is on again, it has everything
+/// that was written. Another member takes the data over, and the Machine goes.
 pub(crate) async fn the_only_one_that_is_dead(bed: &mut Bed) -> Result<()> {
     let manifests = checked(Manifests::new("by-hand-dead", "demo")?.replicas(1), IMPATIENT);
     let handle = alone(bed, manifests).await?;
@@ -126,7 +129,8 @@ pub(crate) async fn the_only_one_that_is_dead(bed: &mut Bed) -> Result<()> {
     only_theirs(bed, &handle, &machines).await
 }
 
-/// Its machine would join a moment before it is destroyed: it stays until it has joined, leaves etcd again, and goes.
+/// The machine would join just before it is destroyed. So the Machine stays until the machine has joined. Then its
+/// member leaves etcd, and the Machine goes.
 async fn one_that_boots(bed: &Bed) -> Result<()> {
     let client = bed.client();
     let (namespace, doomed) = ("by-hand-boots", "demo-etcd-1");
@@ -163,7 +167,7 @@ async fn one_that_boots(bed: &Bed) -> Result<()> {
     Ok(())
 }
 
-/// Waits until a Machine that is being deleted is there, its member votes, and a condition names it: gives that.
+/// Waits until one of these Machines is being deleted and a condition says what it waits for. Returns the condition.
 async fn until_it_is_said(handle: &ClusterHandle, doomed: &[String]) -> Result<String> {
     until(format!("it is said what Machines {doomed:?} wait for"), Duration::from_secs(30), async || {
         let machines = handle.api("Machine").list(&kube::api::ListParams::default()).await?.items;
@@ -174,7 +178,7 @@ async fn until_it_is_said(handle: &ClusterHandle, doomed: &[String]) -> Result<S
         ensure!(!waiting.is_empty(), "none of {doomed:?} waits");
         let conditions = handle.status().await?.conditions;
         let about = conditions.iter().find(|condition| {
-            // Its name alone is not an answer.
+            // A condition that only names the Machine explains nothing.
             let said =
                 |name: &&String| condition.message.split_once(name.as_str()).is_some_and(|(_, why)| why.len() > 10);
             let topic = format!("{} {} {}", condition.type_, condition.reason, condition.message).to_lowercase();
@@ -186,8 +190,8 @@ async fn until_it_is_said(handle: &ClusterHandle, doomed: &[String]) -> Result<S
     .await
 }
 
-/// Without a control plane: here none gets a Node, and so none would ever roll out with the endpoints of other members,
-/// which a Machine may have to wait for.
+/// Brings up a cluster without a control plane. Control planes here never get a Node, so they would never roll out with
+/// the endpoints of other members, and a Machine may have to wait for that.
 async fn up(bed: &Bed, namespace: &str, replicas: i64) -> Result<ClusterHandle> {
     let client = bed.client();
     ClusterHandle::make_namespace(&client, namespace).await?;

@@ -1,5 +1,5 @@
-//! Certificates of members expire, and etcd goes on: their Machines are replaced before; or after that, where it is the
-//! member that is at fault.
+//! Certificates of members expire, and etcd goes on. The Machines are replaced before the expiry, or after it if the
+//! member is at fault.
 
 use crate::bring_up::PATIENCE;
 use crate::departures::{only_theirs, replaced};
@@ -21,13 +21,13 @@ use k8s_openapi::jiff::tz::TimeZone;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 
-/// Days that the certificates are still good for: more than a rollout waits for by default.
+/// Days that the certificates are still valid: more than the default of `certificatesExpiryDays`, so no rollout begins.
 const LEFT: i64 = 100;
-/// Days since a certificate has expired.
+/// Days until a certificate expires: it has already expired.
 pub(crate) const EXPIRED: i64 = -2;
 
-/// Three members serve with certificates that are not good for long. As soon as that is less than the spec asks for, their
-/// Machines are replaced, one after the other; the new ones are good for a year, and stay.
+/// The certificates of three members expire soon. When fewer days are left than the spec requires, the Machines are
+/// replaced one after the other. The new certificates are valid for a year, and the new Machines stay.
 pub(crate) async fn that_expire(bed: &mut Bed) -> Result<()> {
     let handle = alone(bed, Manifests::new("certificates-expire", "demo")?).await?;
     let old = handle.etcd_machines().await?;
@@ -38,7 +38,7 @@ pub(crate) async fn that_expire(bed: &mut Bed) -> Result<()> {
         let machine = bed.machines.get(&handle.namespace, &member.machine)?;
         replace_certificate(&machine, "server", &identity(&authority, &member, LEFT)?).await?;
     }
-    // Over a connection that is open, a member shows nothing new.
+    // On an open connection, the manager does not see a member's new certificate. A restarted manager connects again.
     bed.kill_and_restart_manager(0).await?;
     until("the status says when they expire", PATIENCE, async || expire_in(&handle, LEFT - 2, LEFT).await).await?;
     ensure!(handle.etcd_machines().await? == old, "the Machines have been replaced too early");
@@ -60,9 +60,9 @@ pub(crate) async fn that_expire(bed: &mut Bed) -> Result<()> {
     Ok(())
 }
 
-/// What a follower shows to clients has expired: the others still hear it, and it stays. What it shows to the others has
-/// expired too: it is replaced, and nobody else. Then what all of them show to clients expires at once, which looks as
-/// if our clock were wrong: nobody is blamed.
+/// The server certificate of a follower has expired: the other members still hear it, and it stays. Its peer
+/// certificate has expired too: it is replaced, and no other member is. Then the server certificates of all members
+/// expire at the same time, which looks as if our clock were wrong: no member counts as unhealthy.
 pub(crate) async fn that_have_expired(bed: &mut Bed) -> Result<()> {
     let handle = ill::up(bed, "certificates-expired", IMPATIENT).await?;
     let old = handle.etcd_machines().await?;
@@ -74,7 +74,7 @@ pub(crate) async fn that_have_expired(bed: &mut Bed) -> Result<()> {
     let (machine, expired) = (bed.machines.get(&handle.namespace, &ill.machine)?, identity(&authority, ill, EXPIRED)?);
     bed.fault(&format!("{}: its certificates have expired", ill.machine), &[&machine], Silence::Lasting);
     replace_certificate(&machine, "server", &expired).await?;
-    // Over a connection that is open, a member shows nothing new.
+    // On an open connection, the manager does not see a member's new certificate. A restarted manager connects again.
     bed.kill_and_restart_manager(0).await?;
     nobody_is_blamed(&handle, "the other members hear it").await?;
     ensure!(handle.etcd_machines().await? == old, "a member that the others hear is replaced");
@@ -91,7 +91,7 @@ pub(crate) async fn that_have_expired(bed: &mut Bed) -> Result<()> {
     of_all(bed, &handle, &authority).await
 }
 
-/// Certificates that all members show to clients expire, and are replaced by good ones.
+/// The server certificates of all members expire, and valid ones replace them.
 async fn of_all(bed: &mut Bed, handle: &ClusterHandle, authority: &Authority) -> Result<()> {
     let members = handle.status().await?.members;
     let before = handle.etcd_machines().await?;
@@ -117,7 +117,7 @@ async fn of_all(bed: &mut Bed, handle: &ClusterHandle, authority: &Authority) ->
     Ok(())
 }
 
-/// Waits until it is not known how members are, for this reason.
+/// Waits until condition MembersHealthy is Unknown for this reason.
 async fn nobody_is_blamed(handle: &ClusterHandle, why: &str) -> Result<()> {
     until(format!("it is not known how members are: {why}"), PATIENCE, async || {
         let conditions = handle.status().await?.conditions;
@@ -135,7 +135,7 @@ pub(crate) async fn authority(handle: &ClusterHandle) -> Result<Authority> {
     Authority::from_pem(&handle.secret(&ca, "tls.crt").await?, &handle.secret(&ca, "tls.key").await?)
 }
 
-/// A member's identity that expires in so many days.
+/// A certificate of a member, and its key, that expires in this many days.
 pub(crate) fn identity(authority: &Authority, member: &MemberStatus, days: i64) -> Result<Identity> {
     let host = member.client_url.trim_start_matches("https://").trim_end_matches(":2379");
     let names = [member.name.as_str(), host, "127.0.0.1", "localhost"].map(str::to_owned).to_vec();
@@ -144,7 +144,7 @@ pub(crate) fn identity(authority: &Authority, member: &MemberStatus, days: i64) 
     authority.member_until(&member.name, names, day)
 }
 
-/// Whether the certificates of all three expire after, and before, so many days.
+/// `Some` if the certificates of all three members expire between `after` and `before` days from now.
 async fn expire_in(handle: &ClusterHandle, after: i64, before: i64) -> Result<Option<()>> {
     let members = handle.status().await?.members;
     let expire: Vec<Option<Time>> = members.into_iter().map(|member| member.certificate_expires).collect();

@@ -1,7 +1,7 @@
-//! Random stories with random faults: whatever happens to our requests, to their answers and to our watches while small
-//! clusters grow, shrink, roll out and lose members, each of them becomes what is wanted in the end. The members are simulated,
-//! so that many stories fit into a run; our manager, the API server and Cluster API are the real ones. In half of the stories,
-//! API servers use the endpoints, which is played.
+//! Random stories with random faults in our requests, in their answers and in our watches. Meanwhile small clusters
+//! grow, shrink, roll out and lose members, and in the end each cluster matches its spec. The members are simulated, so
+//! that many stories fit into a run. Our manager, the API server and Cluster API are the real ones. In half of the
+//! stories, API servers use the endpoints, and a task plays their part.
 
 mod in_use;
 
@@ -25,30 +25,32 @@ use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
-/// Stories, and how many of them are told side by side, each with a manager of its own that sees no other's.
+/// How many stories there are, and how many of them run side by side, each with a manager of its own that does not see
+/// the other stories' objects.
 const STORIES: usize = 12;
 const AT_ONCE: usize = 4;
 /// Chapters of a story: in each, one or two things are changed.
 const CHAPTERS: usize = 4;
-/// Faults of a chapter at our writes, and how far ahead: a chapter takes twenty writes or more.
+/// How many faults of a chapter strike our writes, and within how many writes: a chapter takes twenty writes or more.
 const AT_WRITES: usize = 4;
 const AHEAD: usize = 24;
-/// Faults of a chapter at what we change in etcd, of which there is little.
+/// How many faults of a chapter strike our changes of etcd, and within how many changes, of which there are few.
 const AT_ETCD: usize = 2;
 const AHEAD_AT_ETCD: usize = 3;
-/// How long a cluster may take beside others to become what is wanted: some errors are tried again only after a minute.
+/// How long a cluster may take, beside others, to match its spec: after some errors, our manager retries only after a
+/// minute.
 const PATIENCE: Duration = Duration::from_secs(400);
-/// Between two looks.
+/// Time between two checks.
 const CALM: Duration = Duration::from_millis(500);
-/// Seconds until a member counts as unhealthy, and that a Machine has to become one.
+/// Seconds until a member counts as unhealthy, and the grace of a Machine.
 const UNHEALTHY: i64 = 8;
 const GRACE: i64 = 60;
-/// What our manager watches, and decides on.
+/// The resources that our manager watches and bases decisions on.
 const WATCHES: [&str; 5] = ["machines", "secrets", "etcdclusters", "clusters", "etcdadmconfigs"];
 /// gRPC's code for a server that is not available.
 const UNAVAILABLE: u16 = 14;
 
-/// The seed decides sizes, changes and faults. When they happen is up to the computer, too.
+/// The seed decides sizes, changes and faults. Their timing also depends on the computer.
 pub(crate) async fn of_faults_and_changes(bed: &mut Bed) -> Result<()> {
     let seed = seed()?;
     println!("chance::of_faults_and_changes: E2E_SEED={seed} repeats the stories");
@@ -80,14 +82,14 @@ struct Story<'a> {
     handle: ClusterHandle,
     manager: FaultyManager,
     calls: EtcdCalls,
-    /// Who uses the endpoints, if anybody does.
+    /// The control plane that uses the endpoints, if there is one.
     control_plane: Option<ControlPlane>,
     random: StdRng,
-    /// Members that are wanted.
+    /// The wanted number of members.
     size: usize,
     /// Changes of the configuration so far.
     configurations: usize,
-    /// What has happened, for people.
+    /// What has happened, for the output.
     told: Vec<String>,
 }
 
@@ -97,7 +99,7 @@ async fn tell(bed: &Bed, proxy: &EtcdProxy, seed: u64, number: usize) -> Result<
     let size = if random.random_bool(0.5) { 1 } else { 3 };
     ClusterHandle::make_namespace(&bed.client(), &namespace).await?;
     let manager = FaultyManager::start(bed, &namespace, Some(&namespace), Vec::new()).await?;
-    // Here no control plane gets a Node, and so none would ever roll out with the endpoints of other members.
+    // Control planes here never get a Node, so they would never roll out with the endpoints of other members.
     let manifests = Manifests::new(&namespace, "demo")?.replicas(i64::try_from(size)?).without_control_plane();
     let manifests = manifests.with("EtcdCluster", |etcd| {
         etcd["spec"]["healthCheck"] =
@@ -147,7 +149,7 @@ impl Story<'_> {
         Ok(())
     }
 
-    /// One or two changes. At most one member goes otherwise than by our own decision: two of three would be a quorum.
+    /// One or two changes. At most one member goes without our own decision: two of three would be the quorum.
     fn changes(&mut self, machines: &[String]) -> Vec<Change> {
         let victim = machines[self.random.random_range(0..machines.len())].clone();
         let sizes = [1, 3, 5, 7];
@@ -164,7 +166,7 @@ impl Story<'_> {
         }
     }
 
-    /// `gone` gets the Machines that are not to be there in the end.
+    /// Makes a change happen. Adds the Machines that must be gone in the end to `gone`.
     async fn happens(&mut self, change: &Change, machines: &[String], gone: &mut Vec<String>) -> Result<()> {
         match change {
             Change::Resize(size) => {
@@ -196,7 +198,7 @@ impl Story<'_> {
         }
     }
 
-    /// Faults from now on, until the next ones are added.
+    /// Adds faults that strike from now on.
     fn faults(&mut self) {
         let written = self.manager.writes().len();
         for _ in 0..AT_WRITES {
@@ -244,8 +246,8 @@ impl Story<'_> {
         self.manager.release_watch(resource);
     }
 
-    /// Waits until there are as many members as wanted, all of them healthy voters on Machines as wanted, and nothing is left
-    /// to be done or lies about.
+    /// Waits until there are as many members as wanted, all of them healthy voters on up-to-date Machines, nothing is
+    /// left to do, and no other infrastructure machine or config is there.
     async fn as_wanted(&self, gone: &[String]) -> Result<()> {
         let (handle, size) = (&self.handle, self.size);
         until(format!("{size} members of {} are well", handle.namespace), PATIENCE, async || {
@@ -283,7 +285,7 @@ impl Story<'_> {
         .await
     }
 
-    /// Waits until nothing that runs is left. A template that we were not permitted to own stays.
+    /// Waits until nothing that runs is left. A template stays if a fault kept us from becoming its owner.
     async fn is_gone(&self) -> Result<()> {
         let handle = &self.handle;
         until(format!("all of {} is gone", handle.namespace), PATIENCE, async || {
@@ -305,7 +307,7 @@ impl Story<'_> {
     }
 }
 
-/// By the API server's own account: no Machine was made twice.
+/// Checks in the audit log that no Machine was made twice.
 fn made_once(bed: &Bed, namespace: &str, mark: e2e::plane::Mark) -> Result<()> {
     let ours = bed.plane.requests_since(mark)?.user(users::PROVIDER);
     let ours = ours.filter(|request| request.namespace == namespace && request.code == 201);

@@ -1,6 +1,6 @@
-//! The spec is changed, and at the writes that follow our manager is killed before them, killed after them, or loses
-//! the answer. Each time the change is carried out once, nothing is left over, and nothing that was acknowledged
-//! meanwhile is lost.
+//! The spec changes. At one of the writes that follow, our manager is killed before the write, is killed after it, or
+//! loses the answer. Each time, the change is carried out once, nothing is left over, and no write that was
+//! acknowledged meanwhile is lost.
 
 mod used;
 
@@ -21,39 +21,40 @@ use std::ops::Range;
 use std::time::Duration;
 use used::Servers;
 
-/// Clusters side by side. Each has a manager of its own, which sees no other's.
+/// How many clusters there are side by side. Each has a manager of its own, which does not see the others.
 const AT_ONCE: usize = 3;
-/// The same where there are API servers, and up to six members.
+/// The same for clusters with API servers and up to six members.
 const AT_ONCE_USED: usize = 2;
 /// How long a cluster may take to come up beside others, and a change to be carried out.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// What is written when the control plane is told: other endpoints are published, recorded as in use, and given to it, after
-/// a dry run. In the end the record changes again.
+/// The writes that tell the control plane: other endpoints are published, recorded as in use, and written into the
+/// control plane after a dry run. In the end, the record changes again.
 const PUBLISHES: &str = "patch etcdclusters/status demo-etcd";
 const RECORDS: &str = "patch etcdclusters demo-etcd";
 const TELLS: &str = "patch stubcontrolplanes demo-control-plane";
-/// Writes before it is told that belong to it.
+/// How many writes before the control plane is told belong to this.
 const BEFORE: usize = 4;
 
-/// Another configuration: every member of three is replaced by another one, which joins before.
+/// Another configuration: each of three members is replaced by another one, which joins first.
 pub(crate) async fn of_the_configuration(bed: &mut Bed) -> Result<()> {
     sweep(bed, Change::rollout("rolled", json!({}))).await
 }
 
-/// The same beside a control plane, whose API servers use the endpoints: three members become six, it is told once, and the
-/// old ones leave when it has rolled out. Each write is a place from when it is told until the first one may go.
+/// The same beside a control plane whose API servers use the endpoints: three members become six, the control plane is
+/// told once, and the old members leave when it has rolled out. The places are the writes from when it is told until
+/// the first old member may go.
 pub(crate) async fn beside_a_control_plane(bed: &mut Bed) -> Result<()> {
     sweep(bed, Change { servers: 1, ..Change::rollout("used", json!({})) }).await
 }
 
-/// The same where there is no room for another Machine: every member of three leaves before another one joins.
+/// The same without room for another Machine: each of three members leaves before another one joins.
 pub(crate) async fn without_room(bed: &mut Bed) -> Result<()> {
     let before = json!({"rolloutStrategy": {"rollingUpdate": {"maxSurge": 0}}});
     sweep(bed, Change::rollout("in-place", before)).await
 }
 
-/// Fewer replicas, beside a control plane too: it is told once, and two of three members leave when it has rolled out.
+/// Fewer replicas, also beside a control plane: it is told once, and two of three members leave when it has rolled out.
 pub(crate) async fn of_the_number(bed: &mut Bed) -> Result<()> {
     let after = json!({"replicas": 1});
     sweep(bed, Change { name: "lowered", had: 3, before: json!({}), after, has: 1, stay: 1, servers: 1 }).await
@@ -65,31 +66,31 @@ pub(crate) async fn to_more(bed: &mut Bed) -> Result<()> {
     sweep(bed, Change { name: "raised", had: 1, before: json!({}), after, has: 3, stay: 1, servers: 0 }).await
 }
 
-/// What is changed for a cluster.
+/// A change of a cluster's spec.
 struct Change {
     name: &'static str,
     /// How many members there are before.
     had: i64,
-    /// The spec before, beside that of the manifests.
+    /// The fields of the spec before the change, beside those of the manifests.
     before: Value,
-    /// What is changed.
+    /// The fields that change.
     after: Value,
-    /// How many members there are in the end, and how many of them were there before.
+    /// How many members there are in the end, and how many of these were there before.
     has: usize,
     stay: usize,
-    /// API servers that use it. Without any, clients follow what is published.
+    /// How many API servers use it. If there are none, clients follow the published endpoints.
     servers: usize,
 }
 
 impl Change {
-    /// Another configuration of three, which replaces all of them.
+    /// Another configuration of three members, which replaces all of them.
     fn rollout(name: &'static str, before: Value) -> Self {
         Self { name, had: 3, before, after: another_spec(), has: 3, stay: 0, servers: 0 }
     }
 }
 
-/// Changes the spec once without a fault, which says how many places there are; then once for each place of a sample, or with
-/// `E2E_EVERY_PLACE` set for all of them.
+/// Changes the spec once without a fault, to count the places. Then changes it once for each place of a sample, or for
+/// all places if `E2E_EVERY_PLACE` is set.
 async fn sweep(bed: &mut Bed, change: Change) -> Result<()> {
     bed.kill_manager(0).await?;
     let name = change.name;
@@ -108,8 +109,8 @@ async fn sweep(bed: &mut Bed, change: Change) -> Result<()> {
     bed.start_manager(0).await
 }
 
-/// The writes from when the control plane is told until the first old Machine is let go: that is the first one that is
-/// patched after the record of what is in use has changed again.
+/// The writes from when the control plane is told until the first old Machine is released. That is the first patch of a
+/// Machine after the record of the endpoints in use has changed again.
 fn telling(writes: &[String]) -> Result<Range<usize>> {
     let tells = next(writes, 0, |write| write == TELLS)?;
     let retires = next(writes, tells, |write| write == RECORDS)?;
@@ -122,13 +123,14 @@ fn next(writes: &[String], from: usize, is_it: impl Fn(&str) -> bool) -> Result<
     found.with_context(|| format!("after the first {from} of these something is missing: {writes:#?}"))
 }
 
-/// One change, with its writes and what the fault happened to. `place` is counted from the change on.
+/// Carries out one change. Returns its writes and the call that the fault struck. `place` is counted from the change
+/// on.
 async fn tell(bed: &Bed, change: &Change, namespace: &str, place: Option<Place>) -> Result<Told> {
     let client = bed.client();
     ClusterHandle::make_namespace(&client, namespace).await?;
     let manager = FaultyManager::start(bed, namespace, Some(namespace), Vec::new()).await?;
     let manifests = Manifests::new(namespace, "demo")?.replicas(change.had);
-    // Here no control plane of kubeadm's gets a Node, and so none would ever roll out with the endpoints of other members.
+    // A kubeadm control plane here never gets a Node, so it would never roll out with the endpoints of other members.
     let manifests = match change.servers {
         0 => manifests.without_control_plane(),
         servers => manifests.with_control_plane_stub(servers),
@@ -160,7 +162,7 @@ async fn tell(bed: &Bed, change: &Change, namespace: &str, place: Option<Place>)
     Ok(told)
 }
 
-/// Who uses etcd while it is changed: one of the two.
+/// The clients of etcd while it changes: one of the two.
 struct Clients {
     load: Option<LowLoad>,
     servers: Option<Servers>,
@@ -174,7 +176,7 @@ impl Clients {
         })
     }
 
-    /// Nothing that was acknowledged is lost. Gives the control plane, where there is one.
+    /// Checks that no acknowledged write is lost. Returns the control plane, if there is one.
     async fn end(self, handle: &ClusterHandle) -> Result<Option<ControlPlaneStub>> {
         if let Some(load) = self.load {
             load.judged().await?;
@@ -186,7 +188,7 @@ impl Clients {
     }
 }
 
-/// Waits until there are as many members as wanted, and nothing is being done any more. Gives the names of their Machines.
+/// Waits until there are as many members as wanted, and nothing is being done. Returns the names of their Machines.
 async fn carried_out(bed: &Bed, handle: &ClusterHandle, change: &Change, old: &[String]) -> Result<Vec<String>> {
     until(format!("the change of {} is carried out", handle.namespace), PATIENCE, async || {
         let machines = handle.etcd_machines().await?;

@@ -1,5 +1,5 @@
-//! Our manager's clock jumps, as when somebody sets it, or a computer wakes up: two hours ahead, two hours back, and
-//! more than a year ahead, where every member's certificate counts as expired.
+//! Our manager's clock jumps, as when a person sets it or a computer wakes up: two hours ahead, two hours back, and
+//! more than a year ahead, which makes every member's certificate count as expired.
 
 mod middle;
 
@@ -18,17 +18,17 @@ use std::time::Duration;
 
 pub(crate) use middle::jump_while_a_machine_boots;
 
-/// More than any time that we wait for, and less than certificates reach back.
+/// More than any time that our manager waits for, and less than the time by which certificates are backdated.
 const HOURS: i64 = 2 * 3600;
 /// More than a member's certificate is good for.
 const YEAR: i64 = 400 * 24 * 3600;
 /// How long a clock stays wrong: several times what it takes until a member counts as unhealthy.
 const STAYS: Duration = Duration::from_secs(16);
 
-/// All is well, and the clock jumps. Two hours, whichever way: nobody is removed or replaced, and all are well by the
-/// wrong clock too. More than a year: Machines may be replaced, as their certificates have expired by that clock, but
-/// one by one and without loss. When the clock is right again, there are three members, and nobody is replaced any
-/// more.
+/// All is well, and the clock jumps. If it jumps by two hours, in either direction, no Machine is removed or replaced,
+/// and all members are healthy by the wrong clock too. If it jumps by more than a year, Machines may be replaced,
+/// because their certificates have expired by that clock, but only one by one and without loss. When the clock is right
+/// again, there are three members, and no Machine is replaced any more.
 pub(crate) async fn jump_while_all_is_well(bed: &mut Bed) -> Result<()> {
     let clock = of_the_manager(bed).await?;
     let handle = alone(bed, checked(Manifests::new("clocks-well", "demo")?, IMPATIENT)).await?;
@@ -60,7 +60,7 @@ pub(crate) async fn jump_while_all_is_well(bed: &mut Bed) -> Result<()> {
     the_right_one(bed).await
 }
 
-/// The clock is more than a year ahead for so long. What is done meanwhile is told.
+/// Sets the clock more than a year ahead for a while, and prints the Machines and conditions at the end of this time.
 async fn a_year_ahead(clock: &Clock, handles: &[&ClusterHandle], stays: Duration) -> Result<()> {
     clock.jump(YEAR)?;
     tokio::time::sleep(stays).await;
@@ -75,7 +75,8 @@ async fn a_year_ahead(clock: &Clock, handles: &[&ClusterHandle], stays: Duration
     clock.jump(0)
 }
 
-/// By the right clock, three members are well, it is the etcd of before, and nobody is replaced any more.
+/// Checks that, by the right clock, three members are healthy, the cluster ID is still the same, and no Machine is
+/// replaced any more.
 async fn comes_to_rest(bed: &Bed, handle: &ClusterHandle, cluster_id: &str) -> Result<()> {
     are_well(bed, handle, 3).await?;
     all_are_well(handle).await?;
@@ -90,7 +91,8 @@ async fn comes_to_rest(bed: &Bed, handle: &ClusterHandle, cluster_id: &str) -> R
     is_sane(&handle.status().await?)
 }
 
-/// Whatever the clock says, each condition has a reason, endpoints are published, and there are members.
+/// Checks what has to hold whatever the clock says: each condition has a reason, endpoints are published, and there are
+/// members.
 fn is_sane(status: &EtcdClusterStatus) -> Result<()> {
     let unexplained = status.conditions.iter().find(|condition| condition.reason.is_empty());
     ensure!(unexplained.is_none(), "{unexplained:?}");
@@ -99,7 +101,7 @@ fn is_sane(status: &EtcdClusterStatus) -> Result<()> {
     Ok(())
 }
 
-/// The manager gets a clock that can be set.
+/// Restarts the manager with a clock that can be set.
 async fn of_the_manager(bed: &mut Bed) -> Result<Clock> {
     let clock = Clock::right(bed.world())?;
     bed.kill_manager(0).await?;
@@ -107,7 +109,8 @@ async fn of_the_manager(bed: &mut Bed) -> Result<Clock> {
     Ok(clock)
 }
 
-/// The manager gets the computer's clock again. The library tidies up when a program ends in good order.
+/// Restarts the manager with the computer's clock. The manager ends in good order, so that the clock's library tidies
+/// up.
 async fn the_right_one(bed: &mut Bed) -> Result<()> {
     bed.end_manager(0).await?;
     bed.start_manager(0).await

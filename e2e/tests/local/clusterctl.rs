@@ -1,7 +1,7 @@
-//! A provider's life as its users have it: the files of a release, and the real clusterctl.
+//! A provider's life as its users see it: with the files of a release, and the real clusterctl.
 //!
-//! [`e2e::clusterctl`] says what stands in for what has no part in it. The manager is the bed's as well: there are no
-//! nodes for its Deployment.
+//! [`e2e::clusterctl`] says which parts are replaced by stubs. The manager is the bed's too, because there are no nodes
+//! for its Deployment.
 
 mod moves;
 mod release;
@@ -32,7 +32,8 @@ const LABEL: &str = "cluster.x-k8s.io/provider=bootstrap-etcdadm";
 /// The tag of the image that the first version installs.
 const TAG: &str = "1.2.3";
 
-/// Install, make a cluster, look at it, upgrade beside it, delete it, uninstall.
+/// Installs the provider, makes a cluster and describes it, upgrades the provider beside it, deletes the cluster, and
+/// uninstalls the provider.
 pub(crate) async fn whole_life(bed: &mut Bed) -> Result<()> {
     let setup = released(bed).await?;
     components_for_an_older_kubernetes(&setup).await?;
@@ -46,7 +47,7 @@ pub(crate) async fn whole_life(bed: &mut Bed) -> Result<()> {
     uninstall(&setup, &bed.plane).await
 }
 
-/// A release, and a configuration that says where it is.
+/// Makes a release, and a configuration that names its place.
 async fn released(bed: &Bed) -> Result<Setup> {
     let setup = Setup::new(bed.world())?;
     setup.release().await?;
@@ -54,7 +55,7 @@ async fn released(bed: &Bed) -> Result<Setup> {
     Ok(setup)
 }
 
-/// Which image is to be installed, and how much it logs.
+/// Configures the image that is installed, and how much it logs.
 fn configure(setup: &Setup, tag: &str) -> Result<()> {
     let image = json!({"repository": "registry.example.org", "tag": tag});
     setup.configure(json!({"images": {"bootstrap-etcdadm": image}, "ETCDADM_MANAGER_VERBOSITY": "4"}))
@@ -62,7 +63,7 @@ fn configure(setup: &Setup, tag: &str) -> Result<()> {
 
 async fn install(setup: &Setup, plane: &Plane) -> Result<()> {
     stand_in_for_cert_manager(&plane.client()).await?;
-    // The core provider is there still where a scenario before this one has installed it.
+    // The core provider is still there if an earlier scenario has installed it.
     setup.init(plane.kubeconfig()?, plane.client(), &[]).await?;
     is_installed(plane, TAG).await
 }
@@ -77,14 +78,14 @@ async fn uninstall(setup: &Setup, plane: &Plane) -> Result<()> {
     let crds: Api<CustomResourceDefinition> = Api::all(plane.client());
     let left = crds.list(&ListParams::default().labels(LABEL)).await?.items.len();
     ensure!(left == 3, "{left} CRDs are left: without them, everybody's EtcdClusters are gone");
-    // The scenarios after this one want the policies.
+    // Later scenarios need the policies.
     for policy in e2e::bed::admission_policies()? {
         apply(&plane.client(), &policy.to_string()).await?;
     }
     Ok(())
 }
 
-/// Makes a cluster from the template, and looks at it.
+/// Makes a cluster from the template, and checks that `clusterctl describe` shows it.
 async fn a_cluster(bed: &Bed, setup: &Setup) -> Result<ClusterHandle> {
     let client = bed.client();
     ClusterHandle::make_namespace(&client, NAMESPACE).await?;
@@ -104,7 +105,7 @@ async fn a_cluster(bed: &Bed, setup: &Setup) -> Result<ClusterHandle> {
     Ok(handle)
 }
 
-/// The manager of this image is installed, with the flags that were asked for, and what comes with it.
+/// Checks that the manager is installed with this image and the configured flags, and that the admission policy is too.
 async fn is_installed(plane: &Plane, tag: &str) -> Result<()> {
     let manager = deployments(plane).get("manager").await?.spec.context("no spec")?;
     ensure!(manager.replicas == Some(2), "{:?} managers are wanted", manager.replicas);

@@ -1,4 +1,4 @@
-//! Deleting an EtcdCluster alone takes a word of confirmation; deleting its Cluster or its namespace says enough.
+//! The deletion of an EtcdCluster alone requires a confirmation. The deletion of its Cluster or its namespace does not.
 
 use crate::bring_up::{PATIENCE, released};
 use anyhow::{Context, Result, bail, ensure};
@@ -12,17 +12,18 @@ use kube::api::{Api, DeleteParams, Patch, PatchParams};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
-/// What is prompt, with several clusters at once on a busy computer.
+/// How long a prompt deletion may take, with several clusters side by side on a busy computer.
 const PROMPT: Duration = Duration::from_secs(60);
-/// How long a namespace may take. Kubernetes' own controller is in no hurry to begin.
+/// How long the deletion of a namespace may take. Kubernetes' own controller does not begin immediately.
 const NAMESPACE_GONE: Duration = Duration::from_secs(180);
 /// How long the API server may take to learn of a policy.
 const IN_FORCE: Duration = Duration::from_secs(20);
-/// How long the manager has to say something that it should not say.
+/// How long the scenario waits for reports that the manager must not make.
 const SETTLES: Duration = Duration::from_secs(5);
 
-/// Side by side: an EtcdCluster deleted by mistake and then on purpose; a Cluster of whose three etcd Machines two have been
-/// deleted by hand; a Cluster whose etcd is dead, which has one more Machine that waits; a namespace.
+/// Side by side: an EtcdCluster is deleted by mistake and then on purpose; a Cluster is deleted while two of its three
+/// etcd Machines are being deleted; a Cluster is deleted whose quorum is dead and whose last etcd Machine waits for its
+/// deletion; and a namespace is deleted.
 pub(crate) async fn is_asked_for(bed: &mut Bed) -> Result<()> {
     let bed = &*bed;
     try_join!(
@@ -34,8 +35,8 @@ pub(crate) async fn is_asked_for(bed: &mut Bed) -> Result<()> {
     Ok(())
 }
 
-/// Refused with what would be lost, as long as the annotation is missing or names another one, and with clusterctl's mark
-/// alone; then it is gone promptly.
+/// The deletion is refused, with a message about what would be lost, as long as the annotation is missing or names
+/// another EtcdCluster, and with clusterctl's mark alone. Once confirmed, the EtcdCluster is gone promptly.
 async fn etcd_alone(bed: &Bed) -> Result<()> {
     let handle = up(bed, "confirm-etcd", 3).await?;
     let answer = until("the deletion is refused", IN_FORCE, async || refusal(&handle).await.map(Some)).await?;
@@ -66,9 +67,9 @@ async fn etcd_alone(bed: &Bed) -> Result<()> {
     Ok(())
 }
 
-/// What a deletion of the EtcdCluster is refused with.
+/// The message with which a deletion of the EtcdCluster is refused.
 async fn refusal(handle: &ClusterHandle) -> Result<String> {
-    // A dry run, so that nothing is lost where it is not refused.
+    // A dry run, so that nothing is lost if it is not refused.
     let parameters = DeleteParams { dry_run: true, ..DeleteParams::default() };
     match handle.api("EtcdCluster").delete(&handle.etcd, &parameters).await {
         Err(kube::Error::Api(status)) => Ok(status.message),
@@ -77,7 +78,8 @@ async fn refusal(handle: &ClusterHandle) -> Result<String> {
     }
 }
 
-/// It is left alone, and not called paused: that would be the other half of what a deletion takes.
+/// With clusterctl's mark alone, the controller leaves the EtcdCluster alone, and does not report it as paused: the
+/// mark and the pause together permit a deletion.
 async fn marked_alone(handle: &ClusterHandle) -> Result<()> {
     let mark = async |value: Value| {
         let patch = json!({"metadata": {"annotations": {names::DELETE_FOR_MOVE_ANNOTATION: value}}});
@@ -93,7 +95,7 @@ async fn marked_alone(handle: &ClusterHandle) -> Result<()> {
     Ok(())
 }
 
-/// What waits for quorum, waits for it no longer.
+/// Machines that wait for a quorum do not keep a Cluster from being deleted.
 async fn cluster_with_waiting_machines(bed: &Bed) -> Result<()> {
     let handle = up(bed, "confirm-waiting", 3).await?;
     let machines = handle.etcd_machines().await?;
@@ -102,7 +104,7 @@ async fn cluster_with_waiting_machines(bed: &Bed) -> Result<()> {
     gone_promptly(&handle, "two Machines waiting").await
 }
 
-/// Nobody can answer whether a Machine may go; the Cluster's deletion does not ask.
+/// Without a quorum, nothing can say whether a Machine may go. The deletion of the Cluster does not ask.
 async fn dead_cluster(bed: &Bed) -> Result<()> {
     let handle = up(bed, "confirm-dead", 3).await?;
     let machines = handle.etcd_machines().await?;
@@ -131,7 +133,7 @@ async fn whole_namespace(bed: &Bed) -> Result<()> {
     Ok(())
 }
 
-/// At least one of these Machines has been deleted, and stays for a while.
+/// Checks that, after a while, at least one of these deleted Machines is still there.
 async fn waits(handle: &ClusterHandle, machines: &[String]) -> Result<()> {
     tokio::time::sleep(Duration::from_secs(3)).await;
     let left = handle.etcd_machines().await?;

@@ -1,6 +1,6 @@
-//! Rollouts of etcd, and other numbers of members, beside a control plane that rolls out, with real API servers: each
-//! keeps the endpoints that it was started with. They are written to and read from all the time. The observer sees that
-//! each has enough live endpoints.
+//! Rollouts of etcd, and other numbers of members, beside a control plane that rolls out. Its API servers are real, and
+//! each keeps the endpoints that it was started with. Clients write to them and read from them all the time. The
+//! observer checks that each API server has enough live endpoints.
 
 use crate::bring_up::PATIENCE;
 use crate::deletion::all_is_gone;
@@ -21,18 +21,19 @@ use kube::ResourceExt;
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// API servers of a control plane, and of one that rolls again and again, as each takes its time to start.
+/// How many API servers a control plane has. A control plane that rolls out repeatedly has fewer, because each of them
+/// takes time to start.
 const SERVERS: usize = 3;
 const FEWER_SERVERS: usize = 2;
-/// Fewer acknowledged writes show little.
+/// The fewest acknowledged writes that prove something.
 const WRITES: usize = 100;
-/// For how long the old members have to wait while the control plane gets no further.
+/// How long the scenario watches that the old members stay while the control plane gets no further.
 const WAIT: Duration = Duration::from_secs(5);
-/// The longest that nobody's write may be acknowledged: a move of leadership at most.
+/// The longest time without an acknowledged write of any client: at most a move of leadership.
 const STALL: Duration = Duration::from_millis(1_500);
-/// How long our manager may take to hear of what has happened.
+/// How long a change may take to reach our manager's watches.
 const HEARD: Duration = Duration::from_secs(2);
-/// What tells it that a control plane has rolled out, and which endpoints are in use since.
+/// The watches that show our manager that a control plane has rolled out, and which endpoints are in use since then.
 const CONTROL_PLANES: &str = "stubcontrolplanes";
 const ETCDS: &str = "etcdclusters";
 
@@ -46,8 +47,8 @@ pub(crate) async fn that_roll(bed: &mut Bed) -> Result<()> {
     rollout.ends_well(bed).await
 }
 
-/// The same with a control plane that stalls, and then one whose new API server hangs: the old members stay, and it is
-/// said what they wait for. When it goes on, so do they.
+/// The same with a control plane that first stalls, and whose new API server then hangs. The old members stay, and
+/// conditions say what they wait for. When the control plane goes on, the old members leave.
 pub(crate) async fn that_stall(bed: &mut Bed) -> Result<()> {
     let third = Etcd::V3_7.version()?;
     let mut rollout = Rollout::begin(bed, Manifests::new("stub-stalls", "demo")?, SERVERS).await?;
@@ -61,9 +62,10 @@ pub(crate) async fn that_stall(bed: &mut Bed) -> Result<()> {
     rollout.ends_well(bed).await
 }
 
-/// Another version, and our manager hears nothing of the control plane from before that is told until some time after
-/// it has rolled out: all that it knows is what it has written, and the counts of before. Nobody leaves. Then it hears
-/// of that, and nothing of the EtcdCluster, which has the record of what is in use.
+/// Another version of etcd, while the watch of the control plane is held, from before the control plane is told until
+/// some time after it has rolled out. Our manager knows only what it has written itself, and the earlier counts. No
+/// member leaves. Then this watch catches up, and the watch of the EtcdCluster, which has the record of the endpoints
+/// in use, is held.
 pub(crate) async fn that_are_seen_late(bed: &mut Bed) -> Result<()> {
     bed.kill_manager(0).await?;
     seen_late(bed).await?;
@@ -74,7 +76,7 @@ async fn seen_late(bed: &Bed) -> Result<()> {
     let (namespace, third) = ("stub-seen-late", Etcd::V3_7.version()?);
     let manager = FaultyManager::start(bed, namespace, Some(namespace), Vec::new()).await?;
     let mut rollout = Rollout::begin(bed, Manifests::new(namespace, "demo")?, 1).await?;
-    // What it would write over an older state would be refused.
+    // A write over an older state would be refused, so the watches catch up first.
     tokio::time::sleep(HEARD).await;
     manager.hold_watch(CONTROL_PLANES);
     rollout.goes_to(&third).await?;
@@ -84,8 +86,9 @@ async fn seen_late(bed: &Bed) -> Result<()> {
     })
     .await?;
     rollout.stub.until_all_use(&told, PATIENCE).await?;
-    // Not what the Cluster says: where Cluster API has changed that meanwhile, our manager takes what it remembers for undone,
-    // tries to write the endpoints again, and is refused until it hears of them.
+    // This does not wait for the Cluster's condition. If Cluster API has changed the Cluster meanwhile, our manager's
+    // write conflicts, and it forgets its write cache. It then tries to write the endpoints again, and is refused until
+    // the held watch of the control plane catches up.
     rollout.nobody_leaves(bed, 2).await.context("that it has rolled is not heard")?;
     manager.hold_watch(ETCDS);
     let of_the_control_plane = manager.release_watch(CONTROL_PLANES);
@@ -99,8 +102,8 @@ async fn seen_late(bed: &Bed) -> Result<()> {
     Ok(())
 }
 
-/// From etcd 3.5 over 3.6 to 3.7. The first of these is taken back while versions are mixed, of which no API server
-/// notices anything; then it is made after all.
+/// From etcd 3.5 via 3.6 to 3.7. The first upgrade is taken back while versions are mixed, and no API server notices.
+/// Then it is carried out after all.
 pub(crate) async fn that_roll_back(bed: &mut Bed) -> Result<()> {
     let [first, second, third] = Etcd::MINORS.map(Etcd::version);
     let (first, second, third) = (first?, second?, third?);
@@ -118,8 +121,9 @@ pub(crate) async fn that_roll_back(bed: &mut Bed) -> Result<()> {
     rollout.ends_well(bed).await
 }
 
-/// From one member to seven, and back: each time the control plane is told once, with all that there are to be, and
-/// rolls once. Who was there before stays, or is one of those that stay.
+/// From one member to seven and back. Each time, the control plane is told once, with the endpoints of all members that
+/// there will be, and rolls out once. No earlier member is replaced: all of them stay when etcd grows, and as many as
+/// are wanted when it shrinks.
 pub(crate) async fn that_scales(bed: &mut Bed) -> Result<()> {
     let mut rollout = Rollout::begin(bed, Manifests::new("stub-scales", "demo")?.replicas(1), FEWER_SERVERS).await?;
     for size in [3, 5, 7, 3, 1] {
@@ -128,17 +132,18 @@ pub(crate) async fn that_scales(bed: &mut Bed) -> Result<()> {
     rollout.ends_well(bed).await
 }
 
-/// Another version of etcd, with room for one Machine more than there are members; then another configuration, without
-/// room for any. Each time that no other old member may leave, the control plane is told of those that are there, and
-/// rolls: twice with room for one, and three times without. Members leave that API servers use meanwhile.
+/// Another version of etcd, with room for one Machine more than there are members. Then another configuration, without
+/// room for an extra Machine. Whenever no further old member may leave, the control plane is told the endpoints of the
+/// members that are there, and rolls out: twice with room for one, and three times without. Meanwhile, members leave
+/// that API servers use.
 pub(crate) async fn in_little_room(bed: &mut Bed) -> Result<()> {
     let third = Etcd::V3_7.version()?;
     let mut rollout = Rollout::begin(bed, Manifests::new("stub-narrow", "demo")?, FEWER_SERVERS).await?;
     let narrow = json!({"rolloutStrategy": with_room_for(1), "etcdadmConfigSpec": {"version": third}});
     changed(&rollout.handle, &narrow).await?;
-    // All that are there: two of those before, and two new ones.
+    // All members that are there: two old ones, and two new ones.
     rollout.is_told_halfway(bed, Told { endpoints: 4, known: 2, members: 4 }).await.context("with room for one")?;
-    // Of the old ones that are left, one leaves while API servers use it.
+    // One of the remaining old members leaves while API servers use it.
     rollout.moments += 1;
     rollout.is_carried_out(bed, &third).await.context("with room for one")?;
 
@@ -149,26 +154,26 @@ pub(crate) async fn in_little_room(bed: &mut Bed) -> Result<()> {
         let told = rollout.is_told_halfway(bed, Told { endpoints: 3, known: 2, members: 3 }).await;
         told.with_context(|| format!("without room, {time}"))?;
     }
-    // So does the last old one here.
+    // Here, the last old member leaves while API servers use it.
     rollout.moments += 1;
     rollout.is_carried_out(bed, &third).await.context("without room")?;
     rollout.ends_well(bed).await
 }
 
-/// Another version of five members: two of the old ones make room for new ones while API servers use them, and three
-/// stay. The control plane is told once, with five new ones, and rolls once; then those three leave.
+/// Another version of etcd for five members: two of the old ones make room for new ones while API servers use them, and
+/// three stay. The control plane is told once, with five new ones, and rolls out once. Then those three leave.
 pub(crate) async fn of_five(bed: &mut Bed) -> Result<()> {
     let third = Etcd::V3_7.version()?;
     let mut rollout = Rollout::begin(bed, Manifests::new("stub-five", "demo")?.replicas(5), FEWER_SERVERS).await?;
     rollout.goes_to(&third).await?;
     rollout.is_told_next(Told { endpoints: 5, known: 0, members: 8 }).await?;
-    // Those that have made room.
+    // The two that have made room.
     rollout.moments += 2;
     rollout.is_carried_out(bed, &third).await?;
     rollout.ends_well(bed).await
 }
 
-/// `spec.rolloutStrategy` with room for so many Machines more than there are members.
+/// `spec.rolloutStrategy` with room for this many more Machines than there are members.
 fn with_room_for(machines: usize) -> Value {
     json!({"rollingUpdate": {"maxSurge": machines}})
 }
@@ -187,7 +192,7 @@ struct Told {
 struct Rollout {
     handle: ClusterHandle,
     stub: ControlPlaneStub,
-    /// API servers of the control plane.
+    /// How many API servers the control plane has.
     servers: usize,
     writers: ObjectWriters,
     /// The Machines before the change, and the endpoints that API servers have.
@@ -229,7 +234,7 @@ impl Rollout {
         .await
     }
 
-    /// The members are those before the change, and no API server was told of any other.
+    /// Waits until the members are those before the change, and checks that no API server was told of any other.
     async fn is_taken_back(&self, bed: &Bed, version: &str) -> Result<()> {
         let handle = &self.handle;
         until("the new members are gone", ROLLOUT, async || {
@@ -246,8 +251,9 @@ impl Rollout {
         self.is_told(bed)
     }
 
-    /// The control plane was told, has got so far, as far as our manager knows, and goes no further: nobody leaves, and
-    /// both say why. `servers`: how many API servers were started by now.
+    /// Checks that the control plane was told and, as far as our manager knows, has got as far as `how_far` and gets no
+    /// further: no old member leaves, and the conditions of the Cluster and the EtcdCluster say why. `servers` is how
+    /// many API servers were started so far.
     async fn is_held_up(&self, bed: &Bed, how_far: &str, servers: usize) -> Result<()> {
         until(format!("the Cluster says {how_far}"), ROLLOUT, async || {
             let says = self.handle.cluster_condition("ManagedExternalEtcdReady").await?;
@@ -259,7 +265,8 @@ impl Rollout {
         self.nobody_leaves(bed, servers).await
     }
 
-    /// All of before are there beside the new ones, and say that they wait for the control plane.
+    /// Waits until a condition says that the old members wait for the control plane, and checks that all of them are
+    /// still there beside the new ones.
     async fn nobody_leaves(&self, bed: &Bed, servers: usize) -> Result<()> {
         until("the old members say what they wait for", PATIENCE, async || {
             let status = self.handle.status().await?;
@@ -287,12 +294,12 @@ impl Rollout {
         Ok(())
     }
 
-    /// Waits until other endpoints are published. Gives them.
+    /// Waits until other endpoints are published, and returns them.
     async fn is_told_next(&self, wanted: Told) -> Result<String> {
         let status = until("other endpoints are published", ROLLOUT, async || {
             let status = self.handle.status().await?;
             ensure!(status.ready && status.endpoints != self.before, "{}: {:?}", status.endpoints, status.conditions);
-            // One that makes room for the last new one may leave a moment later.
+            // A member that makes room for the last new one may leave a moment later.
             ensure!(status.members.len() == wanted.members, "the members are {:?}", status.members);
             Ok(Some(status))
         })
@@ -302,7 +309,8 @@ impl Rollout {
         Ok(status.endpoints)
     }
 
-    /// The control plane is told of members that are there while others have yet to be replaced, and rolls out with them.
+    /// Checks that the control plane is told of the members that are there while others have yet to be replaced, and
+    /// rolls out with them.
     async fn is_told_halfway(&mut self, bed: &Bed, wanted: Told) -> Result<()> {
         let endpoints = self.is_told_next(wanted).await?;
         self.uses(bed, endpoints).await?;
@@ -311,7 +319,8 @@ impl Rollout {
         Ok(())
     }
 
-    /// All members are well, nobody else is one, and they run this version. Gives the Machines, and the status.
+    /// Waits until all members are healthy, and checks that there are no others and that they run this version. Returns
+    /// the Machines and the status.
     async fn rests(&self, bed: &Bed, version: &str) -> Result<(Vec<String>, EtcdClusterStatus)> {
         let machines = are_well(bed, &self.handle, self.old.len()).await?;
         only_theirs(bed, &self.handle, &machines).await?;
@@ -320,7 +329,7 @@ impl Rollout {
         Ok((machines, status))
     }
 
-    /// Every member and every API server is replaced, each once.
+    /// Waits until every member and every API server is replaced, each once.
     async fn is_carried_out(&mut self, bed: &Bed, version: &str) -> Result<()> {
         let handle = &self.handle;
         until(format!("the members of {} are replaced", handle.namespace), ROLLOUT, async || {
@@ -333,12 +342,12 @@ impl Rollout {
         .await?;
         let (machines, status) = self.rests(bed, version).await?;
         self.has_rolled(bed, machines, status.endpoints).await?;
-        // Members leave when nobody uses them any more.
+        // Members leave when no API server uses them any more, so their departures do not count.
         self.moments += self.servers + 1;
         Ok(())
     }
 
-    /// Another number of members, of which as few as possible are others than before.
+    /// Scales etcd. As many of the earlier members as possible stay.
     async fn scales_to(&mut self, bed: &Bed, size: usize) -> Result<()> {
         let handle = &self.handle;
         let before = handle.membership(&bed.machines, &self.old).await?;
@@ -364,7 +373,7 @@ impl Rollout {
         Ok(())
     }
 
-    /// A change is carried out, and every API server was replaced, each once, by one that uses these endpoints.
+    /// Ends a change: checks that every API server was replaced, each once, by one that uses these endpoints.
     async fn has_rolled(&mut self, bed: &Bed, machines: Vec<String>, endpoints: String) -> Result<()> {
         self.uses(bed, endpoints).await?;
         self.handle.until_cluster_condition("ManagedExternalEtcdReady", "True", "Ready", PATIENCE).await?;
@@ -372,7 +381,7 @@ impl Rollout {
         Ok(())
     }
 
-    /// Every API server is replaced, each once, by one that uses these endpoints.
+    /// Waits until every API server is replaced, each once, by one that uses these endpoints.
     async fn uses(&mut self, bed: &Bed, endpoints: String) -> Result<()> {
         self.stub.until_all_use(&endpoints, PATIENCE).await?;
         self.rolled += 1;
@@ -383,7 +392,8 @@ impl Rollout {
         Ok(())
     }
 
-    /// Nothing was lost meanwhile, nobody waited for long, and nobody was warned. Then all of it goes.
+    /// Checks that no write was lost, that no client waited for long, and that there was no warning. Then deletes the
+    /// Cluster.
     async fn ends_well(self, bed: &Bed) -> Result<()> {
         let handle = &self.handle;
         let told = warnings(&bed.client(), &handle.namespace).await?;
@@ -394,7 +404,7 @@ impl Rollout {
         println!("  {}: {figures}", handle.namespace);
         record.check()?;
         ensure!(figures.writes >= WRITES && figures.longest_stall <= STALL, "{figures}");
-        // One request of each writer may be under way at each of these.
+        // At each of these moments, one request of each writer may be under way.
         let moments = self.moments;
         ensure!(figures.unknown <= ObjectLoad::default().writers * moments, "{moments} times: {figures}");
         ensure!(figures.failed == 0 && figures.failed_twice == 0, "{figures}");
@@ -404,8 +414,8 @@ impl Rollout {
         self.stub.until_gone(PATIENCE).await
     }
 
-    /// By the API server's own account, we wrote endpoints into the control plane as often as it has rolled out. A dry
-    /// run comes before: it writes nothing.
+    /// Checks in the audit log that our manager has written endpoints into the control plane as often as it has rolled
+    /// out. The dry run before each write does not count.
     fn is_told(&self, bed: &Bed) -> Result<()> {
         let ours = bed.plane.requests_since(self.mark)?.user(users::PROVIDER).done_in(&self.handle.namespace);
         let ours = ours.verb("patch").resource("stubcontrolplanes");

@@ -1,4 +1,4 @@
-//! What a user corrects, and what a user breaks by the way, while a cluster is made.
+//! A user corrects the spec, or damages an object by accident, while a cluster comes up.
 
 use crate::bring_up::{PATIENCE, released};
 use crate::load::LowLoad;
@@ -14,7 +14,7 @@ use kube::{Api, ResourceExt};
 use serde_json::json;
 use std::time::Duration;
 
-/// The correction: it is found in the bootstrap data of every Machine that is made from it.
+/// The correction. It has to be in the bootstrap data of every Machine that is made from it.
 const CORRECTED: &str = "echo corrected";
 
 /// Side by side: a spec that is corrected while nothing boots, and an init Secret without its label.
@@ -24,8 +24,8 @@ pub(crate) async fn reach_everything(bed: &mut Bed) -> Result<()> {
     Ok(())
 }
 
-/// The first Machine never boots, and the others are held back. When the spec is corrected, these are made again at once; the
-/// first one stays until its user deletes it.
+/// The first Machine never boots, and the others are held back. When the spec is corrected, the Machines that are held
+/// back are replaced immediately, and the first one stays until its user deletes it.
 async fn spec(bed: &Bed) -> Result<()> {
     let first = "spec-etcd-0";
     bed.machines.fault_no_boot("corrections", first)?;
@@ -67,7 +67,8 @@ async fn spec(bed: &Bed) -> Result<()> {
     Ok(())
 }
 
-/// The init Secret loses the label by which it is watched: it gets it back, and members can still be added.
+/// The init Secret loses the label by which it is watched. The controller restores the label, and members can still be
+/// added.
 async fn label(bed: &Bed) -> Result<()> {
     let manifests = Manifests::new("corrections", "label")?.replicas(1);
     manifests.apply(&bed.client()).await?;
@@ -86,7 +87,7 @@ async fn label(bed: &Bed) -> Result<()> {
         Ok(Some(()))
     })
     .await?;
-    // Long enough for what would be done again every second.
+    // Long enough to see a request that is repeated every second.
     tokio::time::sleep(Duration::from_secs(5)).await;
     let ours = bed.plane.requests_since(mark)?.user(users::PROVIDER).resource("secrets");
     let ours = ours.filter(|request| request.name == name && request.verb != "watch");

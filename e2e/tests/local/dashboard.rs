@@ -1,5 +1,5 @@
-//! The dashboard of `config/grafana`, with what a real manager serves while a cluster comes up: Prometheus itself
-//! judges whether a panel has anything to show, and what it answers is drawn, to be looked at.
+//! The dashboard of `config/grafana`, fed with the metrics of a real manager while a cluster comes up. Prometheus
+//! itself judges whether a panel has anything to show, and a page is drawn from its answers, for people to look at.
 
 use crate::bring_up::PATIENCE;
 use anyhow::{Context, Result, ensure};
@@ -14,25 +14,26 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 const DASHBOARD: &str = include_str!("../../../config/grafana/etcdcluster.json");
-/// How often the manager is asked. To Prometheus these are [`INTERVAL`] seconds: a rate over minutes needs some.
+/// Time between two scrapes of the manager. To Prometheus it is [`INTERVAL`] seconds, because a rate over minutes needs
+/// several minutes.
 const EVERY: Duration = Duration::from_secs(1);
 const INTERVAL: usize = 15;
-/// How often it is asked once the cluster is Ready.
+/// How many scrapes follow once the cluster is Ready.
 const AFTERWARDS: usize = 5;
 
-/// Every query of every panel has an answer at some time between the first apply and a cluster that is well.
+/// Every query of every panel has an answer at some time between the first apply and a Ready cluster.
 pub(crate) async fn has_something_to_show(bed: &mut Bed) -> Result<()> {
     let queries = queries()?;
     let begun = now();
     let scraped = scraped(bed).await?;
     let tests = tests(&queries, &scraped).to_string();
-    // What panels ask for that are fed by nothing: a test that cannot fail tests nothing.
+    // A counter-check with queries for metrics that do not exist: a test that cannot fail tests nothing.
     let others: Vec<String> = queries.iter().map(|query| query.replace("etcdadm_provider_", "another_")).collect();
     let unfed = others.iter().find(|query| !query.contains("vector(0)")).context("a query without a default")?;
     let never = tests_of(unfed, &scraped);
     println!("  {} queries, answered from {} answers of the manager", queries.len(), scraped.len());
     tokio::task::spawn_blocking(move || {
-        // promtool wants rules, and these are about none.
+        // promtool requires rules, and these tests are about none.
         let rules = json!({"groups": [{"name": "none", "rules": [{"record": "none", "expr": "vector(0)"}]}]});
         let promtool = Promtool::ensure()?;
         promtool.test(&rules, &tests).context("a panel has nothing to show")?;
@@ -42,8 +43,8 @@ pub(crate) async fn has_something_to_show(bed: &mut Bed) -> Result<()> {
     .await?
 }
 
-/// Draws what each query is answered, as a page of target/tmp, with the answers beside it. hack/pictures.sh takes a
-/// picture of it.
+/// Draws the answers to each query, as a page in target/tmp, and writes the answers beside it. hack/pictures.sh takes a
+/// picture of the page.
 fn draw(promtool: &Promtool, queries: &[String], scraped: &[String]) -> Result<()> {
     let answers = ask(promtool, &series(scraped), queries, scraped.len())?;
     let all: Vec<Value> =
@@ -60,7 +61,7 @@ fn draw(promtool: &Promtool, queries: &[String], scraped: &[String]) -> Result<(
     Ok(())
 }
 
-/// The same with times that count from `begun`: promtool's clock begins at 0.
+/// The same metrics, with times that count from `begun`, because promtool's clock begins at 0.
 fn from(scraped: &[String], begun: f64) -> Vec<String> {
     let line = |line: &str| match line.rsplit_once(' ').map(|(name, value)| (name, value.parse::<f64>())) {
         Some((name, Ok(time))) if name.contains("_timestamp_seconds{") => format!("{name} {}\n", time - begun),
@@ -74,7 +75,7 @@ fn now() -> f64 {
     Timestamp::now().as_duration().as_secs_f64()
 }
 
-/// What the panels ask Prometheus, for all namespaces and names.
+/// The queries of the panels, for all namespaces and names.
 fn queries() -> Result<Vec<String>> {
     let dashboard: Value = serde_json::from_str(DASHBOARD)?;
     let panels = dashboard["panels"].as_array().context("no panels")?;
@@ -85,7 +86,7 @@ fn queries() -> Result<Vec<String>> {
     Ok(queries.iter().map(|query| query.replace("$namespace", ".*").replace("$name", ".*")).collect())
 }
 
-/// What the manager serves, again and again, while a cluster comes up.
+/// The manager's metrics, scraped again and again while a cluster comes up.
 async fn scraped(bed: &Bed) -> Result<Vec<String>> {
     let client = bed.client();
     ClusterHandle::make_namespace(&client, "dashboard").await?;
@@ -104,7 +105,7 @@ async fn scraped(bed: &Bed) -> Result<Vec<String>> {
     Ok(scraped)
 }
 
-/// promtool's input: each series as it was at every time.
+/// promtool's input: the values of each series, one for each scrape.
 fn series(scraped: &[String]) -> Vec<Value> {
     let mut series: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for (time, text) in scraped.iter().enumerate() {
@@ -118,7 +119,7 @@ fn series(scraped: &[String]) -> Vec<Value> {
     series.iter().map(|(name, values)| json!({"series": name, "values": values.join(" ")})).collect()
 }
 
-/// promtool's file: what it is given, and for each query that it was answered at least once.
+/// promtool's file: the input, and for each query the expectation that it has an answer at least once.
 fn tests(queries: &[String], scraped: &[String]) -> Value {
     let end = format!("{}s", scraped.len() * INTERVAL);
     let answered = |query: &String| {

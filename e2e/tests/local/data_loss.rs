@@ -1,5 +1,5 @@
-//! A member loses its data, or gets an older copy of it back: it never votes again, the others keep what they have, and a
-//! person who deletes its Machine gets another member.
+//! A member loses its data, or gets an older copy of it back. It never votes again, the other members keep their data,
+//! and a person who deletes its Machine gets another member.
 
 mod cluster;
 
@@ -9,7 +9,7 @@ use e2e::bed::data::DataLoss::{self, CopyFromBeforeStop, DeletedDirectory, Delet
 use e2e::bed::{Bed, ClusterHandle};
 use futures::future::try_join_all;
 
-/// Side by side: each loss, in a cluster of its own with one member. Nothing is made in its place.
+/// Side by side: each loss, in a cluster of its own with one member. No replacement is made.
 pub(crate) async fn of_the_only_member(bed: &mut Bed) -> Result<()> {
     let bed = &*bed;
     ClusterHandle::make_namespace(&bed.client(), "lost-one").await?;
@@ -21,21 +21,22 @@ pub(crate) async fn of_the_only_member(bed: &mut Bed) -> Result<()> {
     try_join_all(stories).await.map(drop)
 }
 
-/// An older copy takes the place of the only member's data for a while, and clients ask all along: etcd's judge says
-/// whether they were told of an earlier time. In the end the latest data is back, and all is well.
+/// For a while, an older copy is in place of the only member's data, and clients send requests all the time. The judge
+/// says whether an answer came from the older data. In the end, the latest data is back, and all is well.
 pub(crate) async fn beside_clients(bed: &mut Bed) -> Result<()> {
     let bed = &*bed;
     ClusterHandle::make_namespace(&bed.client(), "lost-used").await?;
     Cluster::up(bed, "lost-used", "used", 1, true).await?.has_an_older_copy_for_a_while().await
 }
 
-/// Of three: one that joined gets an older copy back, and the one that initialized loses its disk. The bootstrap commands of a
-/// member ask those that voted when it was admitted, of which one has to be there to answer.
+/// Of three members, one that joined gets an older copy back, and then the one that initialized etcd loses its disk.
+/// The bootstrap commands of a member ask the members that voted when it was admitted, and one of these has to be there
+/// to answer.
 pub(crate) async fn of_one_of_three(bed: &mut Bed) -> Result<()> {
     one_after_the_other(bed, "lost-three", 3, &[&[(2, OlderCopy), (0, RobbedDisk)]]).await
 }
 
-/// Of three, in the other ways.
+/// The other losses, with three members.
 pub(crate) async fn of_one_of_three_in_other_ways(bed: &mut Bed) -> Result<()> {
     let clusters: [&[_]; 4] = [
         &[(1, DeletedDirectory), (0, OlderCopy)],
@@ -46,7 +47,7 @@ pub(crate) async fn of_one_of_three_in_other_ways(bed: &mut Bed) -> Result<()> {
     one_after_the_other(bed, "lost-other", 3, &clusters).await
 }
 
-/// Of five: the one that initialized, and those that joined.
+/// Losses of the member that initialized etcd, and of members that joined, with five members.
 pub(crate) async fn of_one_of_five(bed: &mut Bed) -> Result<()> {
     let clusters: [&[_]; 4] = [
         &[(2, OlderCopy), (4, DeletedDirectory), (0, RobbedDisk)],
@@ -57,7 +58,8 @@ pub(crate) async fn of_one_of_five(bed: &mut Bed) -> Result<()> {
     one_after_the_other(bed, "lost-five", 5, &clusters).await
 }
 
-/// For each list a cluster, which loses the data of one member after the other. Each time its Machine is deleted.
+/// Brings up a cluster for each list. The cluster loses the data of one member after the other, and each time a person
+/// deletes the member's Machine.
 async fn one_after_the_other(
     bed: &Bed,
     namespace: &str,

@@ -1,4 +1,4 @@
-//! Deleting finishes at any moment, in whatever state etcd is, and leaves nothing.
+//! A deletion finishes at any moment and in any state of etcd, and leaves nothing behind.
 
 use crate::bring_up::{PATIENCE, released};
 use anyhow::{Context, Result, bail, ensure};
@@ -13,13 +13,14 @@ use serde_json::json;
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// How long a deletion may take when several happen at once on a busy computer.
+/// How long a deletion may take when several happen side by side on a busy computer.
 const GONE: Duration = Duration::from_secs(90);
 /// Value of a pause that a user sets.
 const USERS: &str = "by-a-user";
 
-/// Side by side: the Cluster, and the EtcdCluster alone, each deleted when the first member has just got its bootstrap data,
-/// and when the second has; also with the control plane paused by its user. An EtcdCluster that is applied again is a new one.
+/// Side by side: the Cluster, and the EtcdCluster alone, each deleted when the first member has just got its bootstrap
+/// data, and when the second member has. Also the Cluster, while its user has paused the control plane. An EtcdCluster
+/// that is applied again afterwards is a new one.
 pub(crate) async fn in_the_middle(bed: &mut Bed) -> Result<()> {
     let bed = &*bed;
     let cluster = async |name, members| {
@@ -53,8 +54,9 @@ pub(crate) async fn in_the_middle(bed: &mut Bed) -> Result<()> {
     bed.exactly(&[(&again, 3)]).await
 }
 
-/// Side by side, after the clusters have come up: the Cluster, also in the foreground, and the EtcdCluster alone; both
-/// also with every machine of etcd dead; and the Cluster while its user has paused the control plane.
+/// Side by side, after the clusters have come up: the Cluster is deleted, also in the foreground, and the EtcdCluster
+/// alone. Each of these is also deleted with every machine of etcd dead, and the Cluster also while its user has paused
+/// the control plane.
 pub(crate) async fn when_up(bed: &mut Bed) -> Result<()> {
     let bed = &*bed;
     let cluster = async |name, killed: bool| {
@@ -79,7 +81,8 @@ pub(crate) async fn when_up(bed: &mut Bed) -> Result<()> {
         handle.delete("Cluster", &handle.cluster).await?;
         gone_once_the_user_allows(bed, &handle).await
     };
-    // The garbage collector deletes etcd and its Machines with the Cluster, and not when it is their turn.
+    // In the foreground, the garbage collector deletes etcd and its Machines with the Cluster, not in their usual
+    // order.
     let foreground = async || {
         let handle = up(bed, "up-foreground", 3).await?;
         handle.api("Cluster").delete(&handle.cluster, &DeleteParams::foreground()).await?;
@@ -96,8 +99,8 @@ pub(crate) async fn when_up(bed: &mut Bed) -> Result<()> {
     Ok(())
 }
 
-/// A cluster on its way: so many members have bootstrap data, the last of them just now. Watched, and not looked at: the
-/// second and the third get theirs within milliseconds.
+/// Waits until this many members of a cluster that comes up have bootstrap data, the last of them just now. It watches
+/// instead of polling, because the second and the third get theirs within milliseconds.
 async fn begun(bed: &Bed, name: &str, members: usize) -> Result<ClusterHandle> {
     let handle = apply(bed, name, 3).await?;
     let names = handle.member_names(3);
@@ -118,7 +121,7 @@ async fn begun(bed: &Bed, name: &str, members: usize) -> Result<ClusterHandle> {
     Ok(handle)
 }
 
-/// A cluster that is up, and its control plane released.
+/// Brings up a cluster, and waits until its control plane is released.
 async fn up(bed: &Bed, name: &str, replicas: i64) -> Result<ClusterHandle> {
     let handle = apply(bed, name, replicas).await?;
     handle.until_ready(PATIENCE).await?;
@@ -134,8 +137,8 @@ async fn apply(bed: &Bed, name: &str, replicas: i64) -> Result<ClusterHandle> {
     Ok(ClusterHandle::new(&client, &manifests))
 }
 
-/// Kills every machine of etcd, and waits until that is known. They die one after the other: nobody is to be replaced
-/// meanwhile.
+/// Kills every machine of etcd, and waits until the quorum is reported as lost. The machines die one after the other,
+/// so remediation only reports: no member may be replaced meanwhile.
 async fn kill_all(bed: &Bed, handle: &ClusterHandle) -> Result<()> {
     let check = json!({"intervalSeconds": 1, "unhealthyAfterSeconds": 2});
     let patch = json!({"spec": {"healthCheck": check, "remediation": {"mode": "Report"}}});
@@ -149,7 +152,7 @@ async fn kill_all(bed: &Bed, handle: &ClusterHandle) -> Result<()> {
     Ok(())
 }
 
-/// Sets the annotation that pauses the control plane, or takes it away.
+/// Sets the annotation that pauses the control plane, or removes it.
 async fn pause(handle: &ClusterHandle, value: Option<&str>) -> Result<()> {
     let patch = json!({"metadata": {"annotations": {names::PAUSED_ANNOTATION: value}}});
     let patch = Patch::Merge(&patch);
@@ -157,7 +160,7 @@ async fn pause(handle: &ClusterHandle, value: Option<&str>) -> Result<()> {
     Ok(())
 }
 
-/// Nothing of the Cluster is left, not even a Secret, a machine, or what etcd's machines were made from.
+/// Waits until nothing of the Cluster is left, not even a Secret, a machine, or the template of etcd's machines.
 pub(crate) async fn all_is_gone(bed: &Bed, handle: &ClusterHandle) -> Result<()> {
     let kinds =
         ["Cluster", "KubeadmControlPlane", "Machine", "EtcdCluster", "EtcdadmConfig", "LocalCluster", "LocalMachine"];
@@ -171,8 +174,8 @@ pub(crate) async fn all_is_gone(bed: &Bed, handle: &ClusterHandle) -> Result<()>
     no_machine(bed, handle, |_| true).await
 }
 
-/// With the control plane paused by its user, Cluster API leaves that alone, and so do we: etcd goes, and the rest once
-/// the pause is lifted.
+/// Checks a deletion while the user has paused the control plane. Cluster API leaves a paused control plane alone, and
+/// so do we: etcd goes, and the rest goes once the pause is removed.
 async fn gone_once_the_user_allows(bed: &Bed, handle: &ClusterHandle) -> Result<()> {
     etcd_is_gone(bed, handle).await?;
     let control_plane = handle.control_plane().await.context("a paused control plane is not deleted")?;
@@ -182,7 +185,7 @@ async fn gone_once_the_user_allows(bed: &Bed, handle: &ClusterHandle) -> Result<
     all_is_gone(bed, handle).await
 }
 
-/// Nothing that was made for etcd is left; the user's own documents and the control plane's objects are.
+/// Waits until nothing that was made for etcd is left. The user's own documents and the control plane's objects stay.
 async fn etcd_is_gone(bed: &Bed, handle: &ClusterHandle) -> Result<()> {
     let members = handle.etcd.clone();
     until(format!("nothing of {}/{members} is left", handle.namespace), GONE, async || {
@@ -215,7 +218,7 @@ async fn etcd_is_gone(bed: &Bed, handle: &ClusterHandle) -> Result<()> {
     Ok(())
 }
 
-/// Without its EtcdCluster the Cluster is there, says so, and its control plane waits as it did before.
+/// Checks that the Cluster reports its missing EtcdCluster, and that its control plane is held back as before.
 async fn held_back(handle: &ClusterHandle) -> Result<()> {
     let message = handle.until_cluster_condition("ManagedExternalEtcdReady", "False", "EtcdNotFound", PATIENCE).await?;
     ensure!(message.contains(&handle.etcd), "what is missing is named: {message}");

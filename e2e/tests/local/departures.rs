@@ -1,5 +1,6 @@
-//! A member leaves etcd because its Machine was deleted, and our manager is killed, loses an answer or gets an error at every
-//! call to etcd that this takes, and is killed at every write. Each time it leaves once, and the cluster is as many as before.
+//! A member leaves etcd because its Machine was deleted. At every call to etcd that this takes, our manager is killed,
+//! loses the answer or gets an error. At the writes to the API server, it is killed or loses the answer. Each time, the
+//! member leaves once, and the cluster has as many members as before.
 
 use crate::deletion::all_is_gone;
 use crate::load::LowLoad;
@@ -13,18 +14,18 @@ use e2e::until::until;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// Clusters side by side. Each has a manager of its own, which sees no other's.
+/// How many clusters there are side by side. Each has a manager of its own, which does not see the others.
 const AT_ONCE: usize = 3;
 /// How long a cluster may take to come up beside others, and a member to be replaced.
 const PATIENCE: Duration = Duration::from_secs(300);
-/// What is refused: its method, with which answer, and how often.
+/// What is refused: the method, the answer, and how often.
 type Refused = (&'static str, u16, usize);
-/// Reads while a member leaves: lists and statuses through the gateway, with an HTTP status, and the list before each change,
-/// with a code of gRPC.
+/// Reads that are refused while a member leaves: lists and statuses through the gateway, with an HTTP status, and the
+/// list before each change, with a gRPC code.
 static REFUSED: [Refused; 3] =
     [("/v3/cluster/member/list", 503, 3), ("/v3/maintenance/status", 503, 3), ("MemberList", 14, 3)];
 
-/// All calls that change etcd: leadership moves away, the member is removed.
+/// Faults at all calls that change etcd: leadership moves to another voter, and the member is removed.
 pub(crate) async fn calls_to_etcd(bed: &mut Bed) -> Result<()> {
     bed.kill_manager(0).await?;
     let proxy = EtcdProxy::start(bed).await?;
@@ -43,7 +44,7 @@ pub(crate) async fn calls_to_etcd(bed: &mut Bed) -> Result<()> {
     bed.start_manager(0).await
 }
 
-/// What is read of etcd meanwhile is refused now and then: the member leaves once all the same, and nobody else does.
+/// Some reads from etcd are refused meanwhile: the member still leaves once, and no other member does.
 pub(crate) async fn refused_reads(bed: &mut Bed) -> Result<()> {
     bed.kill_manager(0).await?;
     let proxy = EtcdProxy::start(bed).await?;
@@ -52,7 +53,8 @@ pub(crate) async fn refused_reads(bed: &mut Bed) -> Result<()> {
     bed.start_manager(0).await
 }
 
-/// Writes from the deletion of the Machine on: a sample, or with `E2E_EVERY_PLACE` set all of them.
+/// Faults at the writes from the deletion of the Machine on: at a sample of them, or at all of them if
+/// `E2E_EVERY_PLACE` is set.
 pub(crate) async fn writes(bed: &mut Bed) -> Result<()> {
     bed.kill_manager(0).await?;
     let story = Story { bed, proxy: None, refused: &[] };
@@ -68,7 +70,7 @@ struct Told {
     /// Its writes since the deletion of the Machine.
     api: Vec<String>,
     etcd: Writes<EtcdCall>,
-    /// What the fault happened to.
+    /// The call that the fault struck.
     struck: Option<String>,
 }
 
@@ -81,9 +83,9 @@ impl Told {
 /// Three members come up, the leader's Machine is deleted, and another one takes its place.
 struct Story<'a> {
     bed: &'a Bed,
-    /// Where faults happen; `None`: at the writes to the API server.
+    /// Where faults happen. `None` means at the writes to the API server.
     proxy: Option<&'a EtcdProxy>,
-    /// What is read of etcd, and refused from the deletion of the Machine on.
+    /// The reads from etcd that are refused from the deletion of the Machine on.
     refused: &'static [Refused],
 }
 
@@ -93,7 +95,7 @@ impl Story<'_> {
         let (bed, client) = (self.bed, self.bed.client());
         ClusterHandle::make_namespace(&client, namespace).await?;
         let manager = FaultyManager::start(bed, namespace, Some(namespace), Vec::new()).await?;
-        // Here no control plane gets a Node, and so none would ever roll out with the endpoints of other members.
+        // Control planes here never get a Node, so they would never roll out with the endpoints of other members.
         let manifests = Manifests::new(namespace, "demo")?.without_control_plane();
         let handle = ClusterHandle::new(&client, &manifests);
         let calls = self.proxy.map(|proxy| proxy.between(&manager, &handle, Vec::new()));
@@ -131,7 +133,7 @@ impl Story<'_> {
             println!("  {namespace}: {read} was refused {struck} times");
             ensure!(struck > 0, "{read} was never refused");
         }
-        // One whose status is refused is said to be ill, for as long as that lasts.
+        // A member whose status is refused is reported as unhealthy for as long as that lasts.
         let is_ill = |warning: &String| !self.refused.is_empty() && warning.starts_with("MemberUnhealthy");
         let warnings = warnings(&client, namespace).await?;
         ensure!(warnings.iter().all(is_ill), "{} warnings: {warnings:#?}", warnings.len());
@@ -146,7 +148,8 @@ impl Story<'_> {
     }
 }
 
-/// Waits until three Machines without the `doomed` one are three voters, and nothing is being done any more. Gives their names.
+/// Waits until there are three Machines without `doomed`, all three are voters, and nothing is being done. Returns
+/// their names.
 pub(crate) async fn replaced(bed: &Bed, handle: &ClusterHandle, doomed: &str) -> Result<Vec<String>> {
     until(format!("{doomed} of {} is replaced", handle.namespace), PATIENCE, async || {
         let machines = handle.etcd_machines().await?;
@@ -162,10 +165,11 @@ pub(crate) async fn replaced(bed: &Bed, handle: &ClusterHandle, doomed: &str) ->
     .await
 }
 
-/// Everything of a member belongs to one of these Machines. What a control plane has is not looked at.
+/// Waits until everything that belongs to a member belongs to one of these Machines. Objects of a control plane do not
+/// count.
 pub(crate) async fn only_theirs(bed: &Bed, handle: &ClusterHandle, machines: &[String]) -> Result<()> {
     let wanted: BTreeSet<&String> = machines.iter().collect();
-    // Such as `demo-etcd-3`; names of others go on in another way after the Cluster's.
+    // Such as `demo-etcd-3`. Other names continue in another way.
     let is_of_a_member =
         |name: &&String| name.strip_prefix(&format!("{}-", handle.etcd)).is_some_and(|n| n.parse::<u32>().is_ok());
     until(format!("only what belongs to {machines:?} is there"), PATIENCE, async || {

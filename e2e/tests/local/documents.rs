@@ -1,5 +1,5 @@
-//! What people are to type stands in blocks of the pages, and is typed here: page by page, in the order in which it
-//! stands, each page on a cluster of its own.
+//! Runs the commands that the pages tell people to type, from the blocks of the pages: page by page, in the order of
+//! the page, each page on a cluster of its own.
 
 pub(crate) mod restores;
 mod shell;
@@ -13,7 +13,7 @@ use stage::Stage;
 use std::time::Instant;
 use table::{Fate, Typed, typed};
 
-/// Every command of every page is in the table: it is run by the other scenario, or it is said why not.
+/// Every command of every page is in the table. The other scenario runs it, or the table says why not.
 pub(crate) async fn know_every_command(_bed: &mut Bed) -> Result<()> {
     let typed = typed()?;
     let run = typed.iter().filter(|typed| !matches!(typed.fate, Fate::Excused(_))).count();
@@ -21,10 +21,10 @@ pub(crate) async fn know_every_command(_bed: &mut Bed) -> Result<()> {
     Ok(())
 }
 
-/// Whatever can be run here does what its page says.
+/// Every command that can run here does what its page says.
 pub(crate) async fn say_what_works(bed: &mut Bed) -> Result<()> {
     let typed = typed()?;
-    // Pages have the reader apply what is for their operators.
+    // Some pages tell the reader to apply objects for operators of other projects.
     bed.plane.apply_crds(&crds_of_others()?).await?;
     let mut stages = 0;
     for page in typed.chunk_by(|one, next| one.page == next.page) {
@@ -34,7 +34,7 @@ pub(crate) async fn say_what_works(bed: &mut Bed) -> Result<()> {
     Ok(())
 }
 
-/// The commands of one page, and how many clusters they took; so many have been made `before`.
+/// Runs the commands of one page, and returns how many clusters they took. `before` is how many were made earlier.
 async fn of_a_page(bed: &Bed, page: &[Typed], before: usize) -> Result<usize> {
     let mut made = 0;
     let mut stage: Option<Stage> = None;

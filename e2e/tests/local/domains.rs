@@ -10,7 +10,8 @@ use kube::api::ListParams;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// Three members in three domains; one whose Machine is deleted comes back in the same domain; five have two, two and one.
+/// Three members are in three domains. The replacement of a deleted Machine is in the same domain. Five members are
+/// spread two, two and one.
 pub(crate) async fn members_are_spread(bed: &mut Bed) -> Result<()> {
     let domains = |cluster: &mut Value| cluster["spec"]["failureDomains"] = json!(["a", "b", "c"]);
     let handle = alone(bed, Manifests::new("domains", "demo")?.with("LocalCluster", domains)).await?;
@@ -47,7 +48,7 @@ async fn places(handle: &ClusterHandle) -> Result<BTreeMap<String, String>> {
     machines.iter().map(place).collect()
 }
 
-/// How many are in each domain, sorted.
+/// How many Machines are in each domain, sorted.
 fn sizes(places: &BTreeMap<String, String>) -> Vec<usize> {
     let mut domains: BTreeMap<&String, usize> = BTreeMap::new();
     places.values().for_each(|domain| *domains.entry(domain).or_default() += 1);

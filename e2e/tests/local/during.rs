@@ -1,6 +1,6 @@
-//! A machine fails for good while its cluster is being changed, in each way and in each change. Nobody helps: its
-//! member is replaced, the change is carried out, and nothing that was acknowledged is lost. Where it fails for a
-//! moment only, or takes the quorum with it for a while, nobody is replaced.
+//! A machine fails for good while its cluster changes, with each fault and in each change. Without help, the machine's
+//! member is replaced, the change is carried out, and no acknowledged write is lost. If the machine fails only for a
+//! moment, or the quorum is lost for a while, no member is replaced.
 
 mod fault;
 mod passing;
@@ -35,14 +35,14 @@ use victim::{Found, SMALL, Victim, find};
 pub(crate) use fault::{CORRUPTED, CUT_OFF, DEAF, FROZEN, Fault, KILLED, OLDER, ROBBED, UNHEARD};
 pub(crate) use passing::with_faults_that_end;
 
-/// Clusters side by side: one has up to seven machines.
+/// How many clusters there are side by side: one has up to seven machines.
 const AT_ONCE: usize = 2;
-/// Seconds that a Machine has to become a member: short, as some never do; long beside what one needs on a busy
-/// computer.
+/// Seconds that a Machine has to become a member: few, because some never do, but many compared with what a Machine
+/// needs on a busy computer.
 const GRACE: i64 = 30;
 /// How long all of it may take: a Machine that does not become a member is replaced after two to three graces.
 const ENDS: Duration = Duration::from_secs(420);
-/// How long it is looked at that nothing is done: a few times what it takes until a member counts as unhealthy.
+/// How long the scenario watches that nothing is done: a few times what it takes until a member counts as unhealthy.
 const STEADY: Duration = Duration::from_secs(12);
 
 /// What is done to the cluster.
@@ -68,7 +68,7 @@ impl Change {
         }
     }
 
-    /// How many members there are before and in the end: as many as it takes to survive one failure at any time.
+    /// How many members there are before and in the end: enough to survive one failure at any time.
     fn sizes(self) -> (usize, usize) {
         match self {
             Self::Growth => (3, 5),
@@ -83,13 +83,13 @@ impl Change {
         match self {
             Self::ScaleDown | Self::Departure => &[Victim::Leader, Victim::Follower, Victim::Leaver],
             Self::Growth | Self::Rollout | Self::Repair => &[Victim::Leader, Victim::Follower, Victim::Newcomer],
-            // Two members survive no failure of either.
+            // With two members, the quorum does not survive a failure of either.
             Self::BringUp => &[Victim::Newcomer],
         }
     }
 
-    /// Every fault that fits, each with another victim; with `E2E_EVERY_PLACE` set, each with every victim. Then those
-    /// that come into this change alone.
+    /// Every fault that fits, each with another victim, or with every victim if `E2E_EVERY_PLACE` is set. Then the
+    /// faults that occur only in this change.
     fn stories(self, bed: &Bed) -> Vec<Story<'_>> {
         let mut stories = Vec::new();
         for (number, fault) in FAULTS.iter().enumerate() {
@@ -105,32 +105,32 @@ impl Change {
     }
 }
 
-/// From three to five.
+/// From three members to five.
 pub(crate) async fn growth(bed: &mut Bed) -> Result<()> {
     during(bed, Change::Growth).await
 }
 
-/// From five to three.
+/// From five members to three.
 pub(crate) async fn scale_down(bed: &mut Bed) -> Result<()> {
     during(bed, Change::ScaleDown).await
 }
 
-/// Another spec for three, whose members are replaced one after the other.
+/// Another spec for three members, which are replaced one after the other.
 pub(crate) async fn rollout(bed: &mut Bed) -> Result<()> {
     during(bed, Change::Rollout).await
 }
 
-/// Of five, one has died, and the machine of its replacement runs.
+/// One of five members has died, and the machine of its replacement runs.
 pub(crate) async fn repair(bed: &mut Bed) -> Result<()> {
     during(bed, Change::Repair).await
 }
 
-/// Two of three vote, and the third comes.
+/// Two of three members vote, and the third joins.
 pub(crate) async fn bring_up(bed: &mut Bed) -> Result<()> {
     during(bed, Change::BringUp).await
 }
 
-/// Of three, a person has deleted the Machine of a follower.
+/// A person has deleted the Machine of a follower, one of three members.
 pub(crate) async fn departure(bed: &mut Bed) -> Result<()> {
     during(bed, Change::Departure).await
 }
@@ -164,10 +164,10 @@ impl Story<'_> {
             Change::BringUp => comes_up(bed, self.manifests(after)?).await?,
             _ => alone(bed, self.manifests(before)?).await?,
         };
-        // The Machines of all are made at once.
+        // All Machines are made at the same time, so their names are known.
         let old = handle.member_names(before);
         let etcd = agreed(bed, &handle, &old).await?;
-        // Of each member, as who it will be is not known yet.
+        // A fault that needs preparation is prepared on every member, because the victim is not known yet.
         let machines = bed.machines_of(&handle.namespace, &old)?;
         match self.fault.needs {
             Needs::OlderCopy => copies_are_saved(bed, &handle, &machines, DataLoss::OlderCopy).await?,
@@ -199,7 +199,7 @@ impl Story<'_> {
         let alive = alive.filter(|name| leaves.as_ref() != Some(*name));
         let stayed = alive.clone().filter(|name| machines.contains(name)).count();
         let (least, most) = match self.change {
-            // Nobody goes who was well.
+            // No healthy member leaves.
             Change::Growth | Change::Repair | Change::BringUp | Change::Departure => (alive.count(), before),
             Change::ScaleDown => (after - 1, after),
             Change::Rollout => (0, 0),
@@ -208,7 +208,7 @@ impl Story<'_> {
         self.ends_well(&handle, &machines, writers).await
     }
 
-    /// What the cluster is made from: with one disk that can be filled, where that is to happen.
+    /// The manifests of the cluster, with one disk that can be filled if the fault needs it.
     fn manifests(&self, members: usize) -> Result<Manifests> {
         let manifests = manifests(&self.name(), members)?;
         if self.fault.needs != Needs::SmallDisk {
@@ -219,7 +219,8 @@ impl Story<'_> {
         }))
     }
 
-    /// The change begins; a repair begins when somebody fails. Gives the Machine that a person has deleted for it.
+    /// Begins the change; a repair begins when a machine fails. Returns the Machine that a person deletes for the
+    /// change, if there is one.
     async fn begins(&self, handle: &ClusterHandle, old: &[String]) -> Result<Option<String>> {
         match self.change {
             Change::BringUp | Change::Repair => {}
@@ -235,8 +236,8 @@ impl Story<'_> {
         Ok(None)
     }
 
-    /// With these Machines nothing that was acknowledged is lost, and nobody waited for long. When the Cluster is
-    /// deleted, all of it goes.
+    /// Checks that no acknowledged write is lost with these Machines, and that no client waited for long. Then deletes
+    /// the Cluster, and waits until all of it is gone.
     async fn ends_well(&self, handle: &ClusterHandle, machines: &[String], writers: History) -> Result<()> {
         let figures = self.is_kept(handle, machines, writers).await?;
         ensure!(figures.longest_stall <= STALL, "{figures}");
@@ -244,7 +245,7 @@ impl Story<'_> {
         all_is_gone(self.bed, handle).await
     }
 
-    /// With these Machines nothing that was acknowledged is lost.
+    /// Checks that no acknowledged write is lost with these Machines.
     async fn is_kept(&self, handle: &ClusterHandle, machines: &[String], writers: History) -> Result<Figures> {
         only_theirs(self.bed, handle, machines).await?;
         // After a rollout no member is left that has the log from its beginning.
@@ -252,8 +253,8 @@ impl Story<'_> {
         nothing_is_lost(handle, writers, &data).await
     }
 
-    /// So many of the members of before are still there, as they were. The others were made once each, and none of them
-    /// as a repair.
+    /// Checks that `stay` of the earlier members are still there, unchanged, and that the others were made once each,
+    /// and not as repairs.
     async fn is_carried_out_once(
         &self,
         handle: &ClusterHandle,
@@ -270,7 +271,7 @@ impl Story<'_> {
         Ok(())
     }
 
-    /// Whether the change has got so far that it has to be finished in another way than it was begun.
+    /// Whether the change has begun to take effect, so that a fault strikes in the middle of it.
     async fn is_under_way(&self, handle: &ClusterHandle, old: &[String]) -> Result<bool> {
         let status = handle.status().await?;
         let is = |type_: &str| status.conditions.iter().any(|found| found.type_ == type_ && found.status == "True");
@@ -283,7 +284,8 @@ impl Story<'_> {
         })
     }
 
-    /// The machine fails, and clients are told not to ask it any more: what they ask of others settles by itself.
+    /// Makes the machine fail, and tells clients not to use its endpoint any more. Requests to the other members are
+    /// answered sooner or later.
     async fn strikes(
         &self,
         handle: &ClusterHandle,
@@ -300,8 +302,8 @@ impl Story<'_> {
     }
 }
 
-/// From one to three, and the only voter fails when the next one joins: nothing can be done, and nothing is. When
-/// that is over, the change goes on by itself.
+/// From one member to three, and the only voter fails when the next member joins. Nothing can be done, and nothing is
+/// done. When the fault is over, the change goes on by itself.
 pub(crate) async fn growth_of_one(bed: &mut Bed) -> Result<()> {
     let bed = &*bed;
     let faults = FAULTS.iter().filter_map(|fault| Some((fault, fault.ends?)));
@@ -344,7 +346,7 @@ async fn only_voter_fails(bed: &Bed, fault: &Fault, ends: Action) -> Result<()> 
     all_is_gone(bed, &handle).await
 }
 
-/// Nobody is being replaced, removed or deleted.
+/// Checks that no member is being replaced or removed, and that no Machine is being deleted.
 pub(crate) async fn nothing_is_begun(handle: &ClusterHandle) -> Result<()> {
     let status = handle.status().await?;
     ensure!(status.operation.is_none() && status.removed_members.is_empty(), "{:?}", status.operation);
@@ -366,8 +368,8 @@ async fn begin_writers(bed: &Bed, handle: &ClusterHandle) -> Result<History> {
     History::begin(bed.world(), &handle.namespace, &handle.staged_etcd_access().await?, FOLLOWERS).await
 }
 
-/// Waits until there are as many members as wanted, all of them well and of the present spec, and nothing is being
-/// done any more. Gives the names of their Machines.
+/// Waits until there are as many members as wanted, all of them healthy and as the spec says, and nothing is being
+/// done. Returns the names of their Machines.
 async fn carried_out(
     bed: &Bed,
     handle: &ClusterHandle,
@@ -383,7 +385,7 @@ async fn carried_out(
         ensure!(status.operation.is_none(), "it still does {:?}", status.operation);
         ensure!(status.removed_members.is_empty(), "removed are {:?}", status.removed_members);
         ensure!(up_to_date(&status)?.0 == "True", "{:?}", status.conditions);
-        // A machine that has failed answers nobody.
+        // A machine that has failed does not answer.
         let etcd = handle.membership(&bed.machines, &machines).await?;
         ensure!(etcd.voters() == machines, "Machines {machines:?}, members {:?}", etcd.members);
         Ok(Some(machines))
@@ -391,7 +393,7 @@ async fn carried_out(
     .await
 }
 
-/// Each of these members gets certificates that have expired, which its etcd does not show yet.
+/// Puts certificates that have expired beside those of each of these members. Their etcd does not use them yet.
 async fn keep_expired(handle: &ClusterHandle, machines: &[Machine]) -> Result<()> {
     let (authority, members) = (certificates::authority(handle).await?, handle.status().await?.members);
     for machine in machines {
@@ -405,18 +407,18 @@ async fn keep_expired(handle: &ClusterHandle, machines: &[Machine]) -> Result<()
     Ok(())
 }
 
-/// Clients follow what is published, but for what nobody answers at.
+/// Gives clients the published endpoints, without those of dead machines.
 fn ask_the_living(published: &str, dead: &[Found], writers: &History) {
     let answers = |url: &&str| !dead.iter().any(|dead| dead.url.as_deref() == Some(*url));
     writers.endpoints(published.split(',').filter(answers).map(str::to_owned).collect());
 }
 
-/// A cluster with so many members that is up, and looked at closely.
+/// Brings up a cluster with this many members and frequent health checks.
 async fn up(bed: &Bed, namespace: &str, members: usize) -> Result<ClusterHandle> {
     alone(bed, manifests(namespace, members)?).await
 }
 
-/// A cluster of these manifests that comes up, and of which two members vote.
+/// Applies these manifests, and waits until two members vote.
 async fn comes_up(bed: &Bed, manifests: Manifests) -> Result<ClusterHandle> {
     let (client, manifests) = (bed.client(), manifests.without_control_plane());
     ClusterHandle::make_namespace(&client, &manifests.namespace).await?;

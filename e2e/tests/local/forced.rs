@@ -1,5 +1,5 @@
-//! A Machine goes past its hook: somebody has taken that away, and every finalizer. Its member is left in etcd without
-//! a machine; that is told, and it is removed once it has failed for long enough.
+//! A Machine is deleted past its pre-terminate hook: a person has removed the hook and every finalizer. Its member is
+//! left in etcd without a machine. This is reported, and the member is removed once it has failed for long enough.
 
 use crate::bring_up::PATIENCE;
 use crate::departures::{only_theirs, replaced};
@@ -15,8 +15,9 @@ use kube::Error;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::json;
 
-/// While we are away, a follower's infrastructure is deleted, and its Machine by force. The member is told with its
-/// Machine, and leaves etcd without anybody's help; another one takes its place, and the others stay.
+/// While our manager is down, the infrastructure machine of a follower is deleted, and its Machine is deleted by force.
+/// The member is reported together with its Machine, and leaves etcd without help. Another member takes its place, and
+/// the others stay.
 pub(crate) async fn past_its_hook(bed: &mut Bed) -> Result<()> {
     let handle = up(bed, "forced", IMPATIENT).await?;
     let old = handle.etcd_machines().await?;
@@ -43,7 +44,7 @@ pub(crate) async fn past_its_hook(bed: &mut Bed) -> Result<()> {
     Ok(())
 }
 
-/// Waits until an event about the EtcdCluster says all of this.
+/// Waits until an event about the EtcdCluster contains all of this.
 pub(crate) async fn told(handle: &ClusterHandle, what: &[&str]) -> Result<()> {
     until(format!("an event about {} says {what:?}", handle.etcd), PATIENCE, async || {
         let events = handle.events_about("EtcdCluster", &handle.etcd).await?;
@@ -53,8 +54,8 @@ pub(crate) async fn told(handle: &ClusterHandle, what: &[&str]) -> Result<()> {
     .await
 }
 
-/// The infrastructure of a Machine is deleted, then the Machine, whose hook and finalizers are taken away. Waits until
-/// both are gone, and the machine with them, and deletes what is left of its config.
+/// Deletes the infrastructure machine of a Machine and then the Machine, and removes the Machine's hook and finalizers.
+/// Waits until both are gone, and the machine with them, and deletes its config if it is left.
 async fn deleted_by_force(bed: &Bed, handle: &ClusterHandle, name: &str) -> Result<()> {
     handle.delete("LocalMachine", name).await?;
     handle.delete("Machine", name).await?;
@@ -72,8 +73,8 @@ async fn deleted_by_force(bed: &Bed, handle: &ClusterHandle, name: &str) -> Resu
         Ok(Some(()))
     })
     .await?;
-    // It stays where the Machine was gone before Cluster API's manager had seen that it goes, and whoever has taken the
-    // Machine away decides about it.
+    // The config stays if the Machine was gone before Cluster API's manager had seen the deletion. The person who
+    // removed the finalizers then decides what happens to it.
     match handle.api("EtcdadmConfig").delete(name, &DeleteParams::background()).await {
         Err(Error::Api(status)) if status.code == 404 => Ok(()),
         answer => answer.map(drop).with_context(|| format!("delete EtcdadmConfig {name}")),

@@ -1,4 +1,4 @@
-//! The observer finds what must not be: members that vote on, though they have forgotten what they have voted for.
+//! The observer finds members that vote although they have forgotten their earlier votes.
 
 use crate::bring_up::PATIENCE;
 use anyhow::{Context, Result, bail, ensure};
@@ -13,18 +13,19 @@ use std::time::Duration;
 
 /// How long the guard in front of etcd is watched: a few times what a restart takes.
 const REFUSED: Duration = Duration::from_secs(4);
-/// Keys between the last moment that the observer has seen and the loss.
+/// How many keys are written between the preparation of the loss, such as a copy, and the loss.
 const MORE: usize = 5;
-/// What the observer saw two seconds before a member fell silent, it takes for written. On a busy computer an answer may
-/// take it a second or two.
+/// The observer counts as written what it saw two seconds before a member fell silent. On a busy computer, an answer
+/// may take the observer a second or two.
 const WRITTEN: Duration = Duration::from_secs(6);
-/// Starts etcd as the unit would, without the guard in front of it; `$1` are the members that there are.
+/// Starts etcd as the unit would, without the guard in front of it. `$1` is the list of members.
 const BY_HAND: &str = "set -a; . /etc/etcd/etcd.env; set +a; \
     export ETCD_INITIAL_CLUSTER=$1 ETCD_INITIAL_CLUSTER_STATE=existing; \
     setsid /opt/bin/etcd </dev/null >/var/log/etcd-by-hand.log 2>&1 &";
 
-/// Side by side: an emptied disk, and an older copy. Each time the guard refuses, and a person starts etcd by hand
-/// around it: the member is soon as well as any other, for everybody who asks it. The observer knows better.
+/// Side by side: an emptied disk, and an older copy. Each time, the guard refuses to start etcd, and a person starts
+/// etcd by hand, around the guard. Soon the member looks as healthy as any other to all that ask it. Only the observer
+/// finds the fault.
 pub(crate) async fn voters_are_found(bed: &mut Bed) -> Result<()> {
     let bed = &*bed;
     ClusterHandle::make_namespace(&bed.client(), "forgetful").await?;
@@ -54,7 +55,7 @@ async fn votes_again(bed: &Bed, name: &str, loss: DataLoss) -> Result<()> {
     loss.strike(&lost).await?;
     stays_silent(&lost, REFUSED).await.context("the guard refuses")?;
 
-    // A leader panics a member that has less than it said it had. A new leader asks it first.
+    // A leader makes a member panic that has less than it said it had. A new leader asks the member first.
     let ids = Membership::on(others[0].clone()).await?;
     hand_over(&others, &ids).await?;
     bed.expect_violation(rules::FORGETFUL, &lost);
@@ -71,7 +72,7 @@ async fn votes_again(bed: &Bed, name: &str, loss: DataLoss) -> Result<()> {
     Ok(())
 }
 
-/// Has the other one of two machines' members lead.
+/// Moves leadership between the members of these two machines.
 async fn hand_over(machines: &[Machine; 2], ids: &Membership) -> Result<()> {
     for (one, other) in [(&machines[0], &machines[1]), (&machines[1], &machines[0])] {
         let status = said(one, &["/opt/bin/etcdctl.sh", "endpoint", "status", "--write-out=json"]).await?;

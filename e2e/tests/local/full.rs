@@ -17,7 +17,7 @@ use serde_json::json;
 /// The machine that has a small disk, or that dies.
 const DOOMED: &str = "demo-etcd-2";
 
-/// The smallest database that may be asked for.
+/// The smallest quota that the API allows.
 const QUOTA: i64 = 16 * 1024 * 1024;
 /// Writes values of a megabyte until etcd refuses one, and fails if it never does.
 const FILL: &str = r"
@@ -26,7 +26,7 @@ for i in $(seq 30); do
 done
 exit 1
 ";
-/// What the documentation says about the alarm, after what has filled the database is deleted.
+/// What the documentation says about the alarm. First it deletes what has filled the database.
 const MAKE_ROOM: &str = r#"
 set -e
 etcdctl() { /opt/bin/etcdctl.sh --command-timeout=20s "$@"; }
@@ -36,8 +36,8 @@ etcdctl defrag --cluster
 etcdctl alarm disarm
 "#;
 
-/// The disk of one machine is full, and its etcd does not start any more. Room is made in time: it comes back, and stays.
-/// It is full again: the member is replaced. Nothing that was acknowledged is lost.
+/// The disk of one machine is full, and its etcd does not start any more. When room is made in time, the member comes
+/// back and stays. When the disk is full again, for longer, the member is replaced. No acknowledged write is lost.
 pub(crate) async fn disk(bed: &mut Bed) -> Result<()> {
     let manifests = Manifests::new("full-disk", "demo")?.with("EtcdCluster", |etcd| {
         etcd["spec"]["etcdadmConfigSpec"]["preEtcdadmCommands"] = json!([small_disk(DOOMED)]);
@@ -50,7 +50,7 @@ pub(crate) async fn disk(bed: &mut Bed) -> Result<()> {
     let is_full = async || {
         bed.fault(&format!("{DOOMED}: its disk is full"), &[&machine], Silence::Lasting);
         on(&machine, fill_disk).await?;
-        // Without room, it does not start again.
+        // Without room, etcd does not start again.
         on(&machine, |machine| machine.exec(&["sh", "-c", CRASH]).map(drop)).await?;
         let message = handle.until_condition("MembersHealthy", "False", "MemberUnhealthy", PATIENCE).await?;
         ensure!(message.contains(DOOMED), "it says: {message}");
@@ -72,8 +72,8 @@ pub(crate) async fn disk(bed: &mut Bed) -> Result<()> {
     Ok(())
 }
 
-/// The database has reached its quota, and etcd refuses writes. A machine dies: its member is replaced all the same, with
-/// all that was written. When there is room, etcd can be written to again.
+/// The database has reached its quota, and etcd refuses writes. When a machine dies, its member is still replaced, with
+/// everything that was written. When there is room again, etcd accepts writes.
 pub(crate) async fn database(bed: &mut Bed) -> Result<()> {
     let manifests = Manifests::new("full-database", "demo")?.with("EtcdCluster", |etcd| {
         etcd["spec"]["etcdadmConfigSpec"]["etcd"] = json!({"quotaBackendBytes": QUOTA});

@@ -1,4 +1,4 @@
-//! Somebody applies the same manifest again and again, which restores the placeholder in it: nothing changes.
+//! A client applies the same manifest again and again, which restores the placeholder in it. Nothing changes.
 
 use crate::bring_up::{PATIENCE, released};
 use anyhow::{Context, Result, ensure};
@@ -11,13 +11,13 @@ use kube::api::{DynamicObject, ListParams};
 use std::path::Path;
 use std::time::Duration;
 
-/// Applies of each kind, server-side and client-side.
+/// How many applies of each kind there are, server-side and client-side.
 const ROUNDS: usize = 6;
-/// Until everybody has dealt with the last one.
+/// How long all controllers may take to react to the last apply.
 const SETTLES: Duration = Duration::from_secs(5);
 
-/// With a real control plane, whose Machines get no further than their data: its generation changes at most once, its
-/// Machine stays, and no data ever contain the placeholder.
+/// With a real control plane, whose Machines get no further than their bootstrap data: its generation changes at most
+/// once, its Machine stays, and no bootstrap data contain the placeholder.
 pub(crate) async fn same_manifest_again(bed: &mut Bed) -> Result<()> {
     let client = bed.client();
     ClusterHandle::make_namespace(&client, "gitops").await?;

@@ -1,4 +1,5 @@
-//! Members of a cluster that is up fail, and come back: it is said, and nothing is removed where that is the mode.
+//! Members of a cluster that is up fail and come back. This is reported, and with remediation mode Report nothing is
+//! removed.
 
 use crate::away::deleted;
 use crate::bring_up::{PATIENCE, released};
@@ -25,9 +26,10 @@ struct Up<'a> {
     etcd: Membership,
 }
 
-/// One machine dies, reboots, hangs, is cut off, from all or only from us; then two die at once. Each time it is told,
-/// and once the machine is back all is as it was: members, Machines, endpoints. By the API server's own account no
-/// Machine was made or deleted meanwhile. Nothing that was acknowledged is lost.
+/// One machine dies, reboots, hangs, and is cut off, from all or only from our manager; then two die together.
+/// Conditions report each of these except the reboot. Once the machine is back, the members, Machines and endpoints are
+/// the same as before. According to the audit log, no Machine was made or deleted meanwhile. No acknowledged write is
+/// lost.
 pub(crate) async fn members_fail_and_come_back(bed: &mut Bed) -> Result<()> {
     let client = bed.client();
     ClusterHandle::make_namespace(&client, "health").await?;
@@ -51,7 +53,7 @@ pub(crate) async fn members_fail_and_come_back(bed: &mut Bed) -> Result<()> {
     up.for_a_moment(0, Machine::cut_off, Machine::reconnect).await.context("one machine is cut off")?;
     up.only_we_do_not_hear_it(1).await.context("the network between us and one machine is interrupted")?;
     up.quorum_is_lost(1, 2).await.context("two machines are killed")?;
-    // Each look above is at one moment; this is of all the time between them.
+    // Each check above is of one moment. The audit log covers the time between them too.
     deleted(up.bed, &up.handle, mark, &[])?;
     made(up.bed, &up.handle, mark, 0)?;
     load.judged_by_logs(&data_of(up.bed, &up.handle, &names)?).await
@@ -63,7 +65,7 @@ impl Up<'_> {
         self.breaks("its machine is killed", number, Machine::kill).await?;
         let message = self.until("MembersHealthy", "False", "MemberUnhealthy").await?;
         ensure!(message.contains(&name), "the member is named: {message}");
-        // Told at once; and for as long as it may be a short absence, the cluster is ready.
+        // The failure is reported immediately. As long as it may be a short absence, the cluster stays Ready.
         let message = self.until("Ready", "False", "WaitingForHealthyMembers").await?;
         ensure!(message.contains(&name), "the member is named: {message}");
         ensure!(message.contains("spec.remediation.mode"), "it is not replaced, and why is not said: {message}");
@@ -102,7 +104,7 @@ impl Up<'_> {
         self.all_is_as_it_was().await
     }
 
-    /// The others hear the member, so it is not held to be unhealthy, however long that lasts.
+    /// The other members hear the member, so it does not count as unhealthy, however long this lasts.
     async fn only_we_do_not_hear_it(&self, number: usize) -> Result<()> {
         let (name, us) = (self.name(number), ADDRESS.parse()?);
         self.breaks("only we do not hear it", number, move |machine| machine.cut_off_from(us)).await?;
@@ -139,7 +141,7 @@ impl Up<'_> {
         self.handle.until_condition(type_, status, reason, PATIENCE).await
     }
 
-    /// Machines, members and endpoints are what they were, whatever the health.
+    /// Checks that the Machines, members and endpoints are the same as before, whatever their health.
     async fn nothing_is_removed(&self, status: &EtcdClusterStatus) -> Result<()> {
         let machines = self.handle.etcd_machines().await?;
         ensure!(machines == self.handle.member_names(3), "the Machines are {machines:?}");
@@ -155,7 +157,7 @@ impl Up<'_> {
         for (type_, reason) in [("MembersHealthy", "MembersHealthy"), ("Ready", "Ready"), ("Available", "Available")] {
             self.until(type_, "True", reason).await?;
         }
-        // That of the condition may be from before a reboot: the members themselves are asked as well.
+        // The conditions may still be from before a reboot, so the members themselves are asked too.
         let etcd = e2e::until::until("the members answer", PATIENCE, async || {
             Ok(Some(self.handle.membership(&self.bed.machines, &self.handle.member_names(3)).await?))
         })

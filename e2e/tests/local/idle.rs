@@ -1,4 +1,4 @@
-//! A cluster that is as it should be costs the API server nothing but its watches.
+//! A cluster with nothing left to do costs the API server nothing but its watches.
 
 use crate::bring_up::{PATIENCE, released};
 use anyhow::{Context, Result, ensure};
@@ -11,18 +11,18 @@ use e2e::until::until;
 use kube::ResourceExt;
 use std::time::Duration;
 
-/// How long nothing may be asked: several rounds of health checks, which come every 10 s.
+/// How long there may be no request: several rounds of health checks, which come every 10 s.
 const WINDOW: Duration = Duration::from_secs(75);
 /// With `E2E_FULL` set. A watch is renewed every five minutes at the latest.
 const FULL_WINDOW: Duration = Duration::from_secs(320);
-/// What we may ask about the EtcdCluster from the manifests to the released control plane. It is some 30; that of other
-/// objects depends on how long it takes.
+/// How many requests about the EtcdCluster our manager may send, from the manifests to the released control plane.
+/// There are about 30. The number for other objects depends on how long the bring-up takes.
 const BRING_UP: usize = 33;
-/// So long a new message may be left unwritten, and a bit more. When nothing has been asked in such a time, the window
-/// has begun with it.
+/// A bit more than the time for which a new message may stay unwritten. If there is no request for this long, the
+/// window began with this time.
 const CALM: Duration = Duration::from_secs(11);
 
-/// Neither our manager nor the local infrastructure writes, lists or reads anything; and all the same they see at once
+/// Neither our manager nor the local infrastructure writes, lists or reads anything. Our manager still sees immediately
 /// what happens.
 pub(crate) async fn costs_nothing(bed: &mut Bed) -> Result<()> {
     let client = bed.client();
@@ -48,7 +48,7 @@ pub(crate) async fn costs_nothing(bed: &mut Bed) -> Result<()> {
     let after = handle.etcds().get(&handle.etcd).await?;
     ensure!(after.resource_version() == before.resource_version(), "the EtcdCluster was written");
 
-    // It was silence, not sleep: the members are being asked all the time.
+    // The manager was not idle: it probes the members all the time.
     let member = handle.etcd_machines().await?.pop().context("no Machine")?;
     let machine = bed.machines.get(&handle.namespace, &member)?;
     bed.fault(&format!("{member} is frozen"), &[&machine], Silence::Lasting);
@@ -62,13 +62,13 @@ pub(crate) async fn costs_nothing(bed: &mut Bed) -> Result<()> {
 
 const OURS: [&str; 2] = [users::PROVIDER, users::LOCAL_INFRASTRUCTURE];
 
-/// How things stood when it became calm.
+/// The state at the beginning of the window.
 struct Calm {
     before: EtcdCluster,
     mark: Mark,
 }
 
-/// Waits until the last words about what has happened are written.
+/// Waits until everything about the bring-up is written.
 async fn calm(bed: &Bed, handle: &ClusterHandle) -> Result<Calm> {
     let last = |since: Mark| -> Result<Option<Request>> {
         let spent = bed.plane.requests_since(since)?.filter(|request| OURS.contains(&request.user.as_str()));

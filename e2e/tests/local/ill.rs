@@ -1,5 +1,6 @@
-//! Members that are neither well nor dead: networks that work one way only, lose packets or are slow, a disk that is
-//! slow or has changed what was written to it, an etcd that crashes again and again, and data that is not the others'.
+//! Members that are neither healthy nor dead: networks that work in one direction only, lose packets or are slow, a
+//! disk that is slow or has changed what was written to it, an etcd that crashes again and again, and a copy that
+//! differs from the others.
 
 use crate::bring_up::PATIENCE;
 use crate::departures::{only_theirs, replaced};
@@ -22,9 +23,9 @@ use serde_json::json;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// How long a network is ill.
+/// How long a network or a disk is ill.
 pub(crate) const ILLNESS: Duration = Duration::from_secs(8);
-/// Seconds until a member counts as unhealthy: more than [`ILLNESS`], for whoever is not to be replaced, or few.
+/// Seconds until a member counts as unhealthy: more than [`ILLNESS`], for members that are not to be replaced, or few.
 pub(crate) const PATIENT: i64 = 30;
 pub(crate) const IMPATIENT: i64 = 4;
 /// The longest that nothing may be written: an illness of the leader, and the elections after it.
@@ -32,7 +33,7 @@ pub(crate) const STALL: Duration = Duration::from_secs(15);
 
 /// How long a copy of a member's data may take to be saved, a reboot included.
 const SAVED: Duration = Duration::from_secs(120);
-/// How long an etcd that crashes takes to do it again: 2 s until it is started, and enough for the others to hear it.
+/// Time between two crashes of an etcd: 2 s until it is started again, and enough for the other members to hear it.
 const CRASHES: Duration = Duration::from_secs(5);
 /// Kills etcd.
 pub(crate) const CRASH: &str =
@@ -40,12 +41,12 @@ pub(crate) const CRASH: &str =
 
 type Action = fn(&Machine) -> Done<()>;
 
-/// Something that a member recovers from.
+/// A fault that a member recovers from.
 struct Illness {
     what: &'static str,
-    /// Whether it is certain that a check fails meanwhile.
+    /// Whether a health check is certain to fail meanwhile.
     is_seen: bool,
-    /// Whether all members may have it at once: nothing gets lost, so there is a quorum.
+    /// Whether all members may have it at the same time. Then nothing gets lost, so there is a quorum.
     of_all: bool,
     begins: Action,
     ends: Action,
@@ -79,7 +80,7 @@ const NETWORKS: [Illness; 4] = [
 const SLOW_DISK: [Illness; 1] =
     [Illness { what: "its disk is slow", is_seen: false, of_all: true, begins: slow_disk, ends: end_slow_disk }];
 
-/// Who falls ill.
+/// Which members fall ill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ill {
     Follower,
@@ -87,19 +88,20 @@ enum Ill {
     All,
 }
 
-/// The networks of a follower and of the leader fall ill, each in every way, and recover before anybody counts as unhealthy:
-/// nobody is replaced, the endpoints stay, and nothing that was acknowledged is lost. Then all three are slow at once.
+/// The network of a follower or of the leader has each of these illnesses, and recovers before the member counts as
+/// unhealthy. No member is replaced, the endpoints stay, and no acknowledged write is lost. The networks of all three
+/// members are also slow at the same time.
 pub(crate) async fn networks(bed: &mut Bed) -> Result<()> {
     recover(bed, "ill-networks", PATIENT, &NETWORKS).await
 }
 
-/// The etcd of a follower, of the leader, and of all three stands still most of the time, and answers in time all the
-/// same: however long that lasts, nobody is replaced. As with networks otherwise.
+/// The etcd of a follower, of the leader, and of all three members stands still most of the time, but still answers in
+/// time. However long this lasts, no member is replaced. Otherwise the same as with networks.
 pub(crate) async fn slow_disks(bed: &mut Bed) -> Result<()> {
     recover(bed, "ill-slow-disks", IMPATIENT, &SLOW_DISK).await
 }
 
-/// A follower and the leader have each of these illnesses, and all members those that leave a quorum.
+/// A follower and the leader have each of these illnesses. All members together have those that leave a quorum.
 async fn recover(bed: &Bed, namespace: &str, unhealthy_after: i64, illnesses: &[Illness]) -> Result<()> {
     let handle = up(bed, namespace, unhealthy_after).await?;
     let machines = handle.etcd_machines().await?;
@@ -136,8 +138,8 @@ async fn recover(bed: &Bed, namespace: &str, unhealthy_after: i64, illnesses: &[
     bed.exactly(&[(&handle, 3)]).await
 }
 
-/// A byte of a member's log is another one than was written; in a cluster beside it, the beginning of a member's
-/// database: etcd does not start there any more, the member is replaced, and nothing that was acknowledged is lost.
+/// A byte of a member's log differs from what was written. In a second cluster, the beginning of a member's database is
+/// overwritten. There, etcd does not start any more, the member is replaced, and no acknowledged write is lost.
 pub(crate) async fn disks(bed: &mut Bed) -> Result<()> {
     let bed = &*bed;
     let logs = are_damaged(bed, "ill-disks", "a byte of its log changes", Machine::corrupt_log);
@@ -147,7 +149,7 @@ pub(crate) async fn disks(bed: &mut Bed) -> Result<()> {
     try_join!(logs, databases).map(drop)
 }
 
-/// This happens to a follower, and then to the leader.
+/// Damages a follower, and then the leader.
 async fn are_damaged(bed: &Bed, namespace: &str, what: &str, damage: Action) -> Result<()> {
     let handle = up(bed, namespace, IMPATIENT).await?;
     let writers = History::begin(bed.world(), &handle.namespace, &handle.etcd_access().await?, LOAD).await?;
@@ -168,8 +170,8 @@ async fn are_damaged(bed: &Bed, namespace: &str, what: &str, damage: Action) -> 
     Ok(())
 }
 
-/// We do not reach a follower, which the others hear: nobody is replaced. Then its etcd crashes again and again: the
-/// others get something of it at each start, and it is replaced all the same.
+/// Our manager does not reach a follower that the other members hear: no member is replaced. Then its etcd crashes
+/// again and again. The other members receive something from it at each start, but it is still replaced.
 pub(crate) async fn programs(bed: &mut Bed) -> Result<()> {
     let handle = up(bed, "ill-programs", IMPATIENT).await?;
     let load = LowLoad::begin(bed, &handle).await?;
@@ -185,7 +187,7 @@ pub(crate) async fn programs(bed: &mut Bed) -> Result<()> {
         while on(&machine, |machine| machine.exec(&["sh", "-c", CRASH])).await.is_ok() {
             tokio::time::sleep(CRASHES).await;
         }
-        // The machine is gone.
+        // The machine is gone, and nothing is left to crash.
         std::future::pending::<()>().await;
     };
     let machines = tokio::select! {
@@ -196,11 +198,12 @@ pub(crate) async fn programs(bed: &mut Bed) -> Result<()> {
     load.judged().await
 }
 
-/// Asks etcd on a machine, by its gateway.
+/// Sends a request to etcd on a machine, through the gateway.
 const CURL: &str = "cd /etc/etcd/pki && exec curl --silent --show-error --fail --cacert ca.crt --cert etcdctl-etcd-client.crt --key etcdctl-etcd-client.key https://127.0.0.1:2379";
 
-/// An alarm says that the leader's data is not the others': as long as nobody decides, a rollout replaces nobody. Its
-/// Machine is deleted: another member takes its place, which copies the data of another leader, and then the rollout goes on.
+/// An alarm says that the leader's copy differs from the others. Until a person decides, a rollout replaces no member.
+/// When the leader's Machine is deleted, another member takes its place and copies the data of another leader, and then
+/// the rollout goes on.
 pub(crate) async fn data(bed: &mut Bed) -> Result<()> {
     let handle = alone(bed, Manifests::new("ill-data", "demo")?).await?;
     let old = handle.etcd_machines().await?;
@@ -242,13 +245,13 @@ pub(crate) async fn data(bed: &mut Bed) -> Result<()> {
         ensure!(!leads || status.members.len() <= old.len(), "{} led when another one joined", named.name);
     }
     until("the alarm is ended", PATIENCE, async || {
-        // Meanwhile the rollout replaces others.
+        // Meanwhile the rollout replaces other members.
         let left = handle.status().await?.members.into_iter().next().context("no member is left")?;
         let machine = bed.machines.get(&handle.namespace, &left.machine)?;
         Ok(Some(said(&machine, &["/opt/bin/etcdctl.sh", "alarm", "disarm"]).await?))
     })
     .await?;
-    // Before that, etcd refuses whatever it is asked.
+    // As long as the alarm is there, etcd refuses every request.
     let load = LowLoad::begin(bed, &handle).await?;
     until("the rollout has ended", PATIENCE, async || {
         let status = handle.status().await?;
@@ -267,7 +270,7 @@ pub(crate) async fn all_are_well(handle: &ClusterHandle) -> Result<()> {
     handle.until_all_are_well(PATIENCE).await
 }
 
-/// Waits until it is told that etcd is not available, and gives the explanation.
+/// Waits until a condition reports that etcd is not available, and returns its message.
 pub(crate) async fn unavailability_is_told(handle: &ClusterHandle, within: Duration) -> Result<String> {
     let message = until("it is told that etcd is not available", within, async || {
         let conditions = handle.status().await?.conditions;
@@ -281,8 +284,8 @@ pub(crate) async fn unavailability_is_told(handle: &ClusterHandle, within: Durat
     Ok(message)
 }
 
-/// Saves copies of the data of one member after the other. Its machine stands still meanwhile, or reboots: that alone
-/// is not a reason to replace it.
+/// Saves a copy of the data of one member after the other. The machine stands still meanwhile, or reboots. This alone
+/// is not a reason to replace the member, so members count as unhealthy later until all copies are saved.
 pub(crate) async fn copies_are_saved(
     bed: &Bed,
     handle: &ClusterHandle,
@@ -298,17 +301,17 @@ pub(crate) async fn copies_are_saved(
     unhealthy_after(handle, IMPATIENT).await
 }
 
-/// From now on a member counts as unhealthy after so many seconds of failing checks.
+/// Changes the spec so that a member counts as unhealthy after this many seconds of failing checks.
 pub(crate) async fn unhealthy_after(handle: &ClusterHandle, seconds: i64) -> Result<()> {
     changed(handle, &json!({"healthCheck": {"unhealthyAfterSeconds": seconds}})).await
 }
 
-/// Three members that are up, with the control plane released, and so many seconds until one counts as unhealthy.
+/// Brings up three members, with the control plane released. Members count as unhealthy after this many seconds.
 pub(crate) async fn up(bed: &Bed, namespace: &str, unhealthy_after: i64) -> Result<ClusterHandle> {
     used(bed, checked(Manifests::new(namespace, "demo")?, unhealthy_after)).await
 }
 
-/// Members are checked every second, and count as unhealthy after so many.
+/// Health checks come every second, and members count as unhealthy after this many seconds.
 pub(crate) fn checked(manifests: Manifests, unhealthy_after: i64) -> Manifests {
     manifests.with("EtcdCluster", |etcd| {
         etcd["spec"]["healthCheck"] = json!({"intervalSeconds": 1, "unhealthyAfterSeconds": unhealthy_after});

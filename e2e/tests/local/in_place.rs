@@ -1,5 +1,5 @@
-//! What an EtcdCluster that is up may be given without a Machine being replaced: a certificate for Prometheus, and how
-//! long Cluster API tries to get rid of Nodes.
+//! Changes of an EtcdCluster that is up, for which no Machine is replaced: a certificate for Prometheus, and how long
+//! Cluster API tries to drain and delete Nodes.
 
 use crate::bring_up::PATIENCE;
 use crate::rolls::changed;
@@ -21,9 +21,9 @@ use tokio::net::TcpStream;
 /// Limit for one answer.
 const ANSWER: Duration = Duration::from_secs(10);
 
-/// Three members are scraped with the Secret, and again with another one after that is deleted. All Machines get other
-/// deletion timeouts, and get rid of them. What Cluster API says of the Machines is added up, and `doctor` reaches the
-/// members' ports. The Machines stay who they are.
+/// Three members are scraped with the metrics client Secret, and again with a new one after that Secret is deleted. All
+/// Machines get deletion timeouts, and lose some of them again. A condition sums up what Cluster API reports about the
+/// Machines, and `doctor` reaches the members' ports. No Machine is replaced.
 pub(crate) async fn replaces_no_machine(bed: &mut Bed) -> Result<()> {
     let handle = alone(bed, Manifests::new("in-place", "demo")?).await?;
     let before = handle.etcd_machines().await?;
@@ -60,7 +60,7 @@ pub(crate) async fn replaces_no_machine(bed: &mut Bed) -> Result<()> {
         ensure!(found.contains(&reached), "{reached}: {found}{}", String::from_utf8_lossy(&output.stderr));
     }
     ensure!(!found.contains("shows no certificate"), "{found}");
-    // It has the Secret, and all machines have this computer's clock.
+    // `doctor` has the Secret, and all machines have this computer's clock.
     ensure!(found.contains("clocks of all 3 members are within") && found.contains("  disks "), "{found}");
 
     let after = handle.etcd_machines().await?;
@@ -68,7 +68,7 @@ pub(crate) async fn replaces_no_machine(bed: &mut Bed) -> Result<()> {
     Ok(())
 }
 
-/// Waits until the Secret is there with another certificate than before, and gives that with the CA.
+/// Waits until the Secret is there with another certificate than before, and returns the certificate and the CA.
 async fn until_there(handle: &ClusterHandle, before: Option<&(Identity, String)>) -> Result<(Identity, String)> {
     let name = names::metrics_client_secret(&handle.cluster);
     until(format!("Secret {name} is there"), PATIENCE, async || {
@@ -80,7 +80,7 @@ async fn until_there(handle: &ClusterHandle, before: Option<&(Identity, String)>
     .await
 }
 
-/// Every member shows its metrics to who has the Secret, and to nobody without it.
+/// Checks that every member shows its metrics to a client that has the Secret, and to no client without it.
 async fn is_scraped(handle: &ClusterHandle, (identity, authority): &(Identity, String)) -> Result<()> {
     let members = handle.status().await?.members;
     ensure!(members.len() == 3, "{members:?}");
@@ -102,7 +102,7 @@ async fn scraped(url: &str, authority: &str, identity: Option<&Identity>) -> Res
     let asked = async {
         let stream = TcpStream::connect(address).await?;
         let mut stream = tls.connect(ServerName::from(address.ip()), stream).await?;
-        // So old that the answer is not in chunks, and the connection ends after it.
+        // HTTP 1.0, so that the answer is not in chunks, and the connection ends after it.
         let request = format!("GET /metrics HTTP/1.0\r\nHost: {address}\r\n\r\n");
         stream.write_all(request.as_bytes()).await?;
         let mut answer = Vec::new();

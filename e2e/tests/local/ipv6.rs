@@ -1,5 +1,5 @@
-//! All of it over IPv6. The machines of etcd have no other addresses, so whatever forgets the brackets of a URL, or knows
-//! IPv4 alone, does not get far.
+//! A cluster's whole life over IPv6. The machines of etcd have no other addresses, so code that forgets the brackets of
+//! a URL, or supports only IPv4, does not get far.
 
 use crate::departures::replaced;
 use crate::repair::manifests;
@@ -17,9 +17,9 @@ use futures::try_join;
 use local_infrastructure::machine::Machine;
 use serde_json::json;
 
-/// Beside a control plane, three members come up, and a real API server works on the endpoints that it is told. Without one, a
-/// single member becomes three; one of them is cut off for good and replaced, and another spec replaces all. Nothing that was
-/// acknowledged is lost.
+/// Beside a control plane, three members come up, and a real API server works with the published endpoints. Without a
+/// control plane, one member becomes three, one of these is cut off for good and replaced, and another spec replaces
+/// all. No acknowledged write is lost.
 pub(crate) async fn whole_life(bed: &mut Bed) -> Result<()> {
     if !has_ipv6() {
         skip("the kernel has no IPv6");
@@ -57,7 +57,7 @@ async fn changes(bed: &Bed) -> Result<()> {
     nothing_is_lost(&handle, writers, &[]).await.map(drop)
 }
 
-/// A cluster whose machines of etcd have addresses of IPv6 alone.
+/// A cluster whose etcd machines have only IPv6 addresses.
 fn over_ipv6(namespace: &str, replicas: i64) -> Result<Manifests> {
     let manifests = manifests(namespace, replicas)?;
     let template = format!("{}-etcd", manifests.name);
@@ -67,7 +67,7 @@ fn over_ipv6(namespace: &str, replicas: i64) -> Result<Manifests> {
     }))
 }
 
-/// The endpoints of the status, all of which are of IPv6, and as many as there are members.
+/// Checks that the status has an endpoint for each member, all of them IPv6. Returns the endpoints.
 async fn has_no_other(handle: &ClusterHandle) -> Result<Vec<String>> {
     let status = handle.status().await?;
     let endpoints: Vec<String> = status.endpoints.split(',').map(str::to_owned).collect();

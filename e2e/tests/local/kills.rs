@@ -15,19 +15,21 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Kills in all, and with `E2E_FULL` set.
+/// How many kills there are in all, and how many with `E2E_FULL` set.
 const KILLS: (usize, usize) = (30, 200);
-/// Kills before a pair of clusters is left in peace to come up, so that the next ones hit the beginning again.
+/// How many kills there are before a pair of clusters comes up undisturbed, so that the next kills hit the beginning
+/// again.
 const KILLS_A_WAVE: usize = 15;
-/// Between two kills. A manager needs a third of a second for its first step, so some of its lives see none.
+/// Milliseconds between two kills. A manager needs a third of a second for its first step, so some of its lives have
+/// none.
 const LIFETIMES: std::ops::Range<u64> = 50..1800;
-/// Of the machines' controllers, while machines are made.
+/// The fewest kills of the machines' controllers while machines are made.
 const LEAST_KILLS: usize = 2;
 /// Machines of etcd in two clusters.
 const MACHINES: usize = 6;
 
-/// Our manager dies again and again, at random moments of the way to three members; it is started again at once. Each
-/// time it is printed what it has written last.
+/// Our manager is killed again and again, at random moments on the way to three members, and is started again
+/// immediately. Each time, its last write is printed.
 pub(crate) async fn manager_at_random_points(bed: &mut Bed) -> Result<()> {
     let kills = if is_full() { KILLS.1 } else { KILLS.0 };
     let seed = seed()?;
@@ -45,7 +47,7 @@ pub(crate) async fn manager_at_random_points(bed: &mut Bed) -> Result<()> {
     Ok(())
 }
 
-/// Two clusters come up while the manager is killed up to `most` times. Gives how often it was.
+/// Two clusters come up while the manager is killed up to `most` times. Returns how often it was killed.
 async fn a_wave(bed: &mut Bed, wave: usize, most: usize, random: &mut StdRng) -> Result<usize> {
     let looks = two_clusters(bed, &format!("kills-{wave}")).await?;
     let before = bed.plane.mark();
@@ -57,7 +59,7 @@ async fn a_wave(bed: &mut Bed, wave: usize, most: usize, random: &mut StdRng) ->
         if all_released(&looks).await? {
             break;
         }
-        // Otherwise there is no time to spare.
+        // Without `E2E_FULL`, there is no time to spare.
         if is_full() {
             are_written_to(bed, &looks, &mut loads).await?;
         }
@@ -72,21 +74,21 @@ async fn a_wave(bed: &mut Bed, wave: usize, most: usize, random: &mut StdRng) ->
         load.judged().await?;
     }
     ensure!(killed > 0, "the clusters were up before the first kill");
-    // They go while the next wave comes up: its kills are kills in the middle of a deletion as well.
+    // These clusters go while the next wave comes up, so that its kills also hit the middle of a deletion.
     for handle in &looks {
         handle.delete("Cluster", &handle.cluster).await?;
     }
     Ok(killed)
 }
 
-/// The manager's last write in its present life, by the API server's own account: what the kill comes after.
+/// The manager's last write since it was started, according to the audit log. The kill comes after this write.
 fn last_write(bed: &Bed, life: Mark) -> Result<String> {
     let ours = bed.plane.requests_since(life)?.user(users::PROVIDER);
     let last = writes(&ours).into_iter().next_back();
     Ok(last.map_or_else(|| "no write".to_owned(), |write| format!("{}: {}", write.deed(), write.code)))
 }
 
-/// Begins to write to those that have an etcd by now.
+/// Begins to write to the clusters that have an etcd by now.
 async fn are_written_to(bed: &Bed, looks: &[ClusterHandle; 2], loads: &mut [Option<LowLoad>; 2]) -> Result<()> {
     for (handle, load) in looks.iter().zip(loads) {
         if load.is_none() {
@@ -96,15 +98,16 @@ async fn are_written_to(bed: &Bed, looks: &[ClusterHandle; 2], loads: &mut [Opti
     Ok(())
 }
 
-/// Two managers that know nothing of each other work on the same clusters, as they do for a moment when a lease is lost.
+/// Two managers that know nothing of each other work on the same clusters, as they do for a moment when a lease is
+/// lost.
 pub(crate) async fn two_managers_at_once(bed: &mut Bed) -> Result<()> {
     bed.start_manager(1).await?;
     let before = bed.plane.mark();
     let looks = two_clusters(bed, "twins").await?;
     come_up_in_use(bed, &looks, before).await?;
     let requests = bed.plane.requests_since(before)?.user(users::PROVIDER).writes();
-    // Otherwise the second one was idle, and this has shown nothing. A refused UpToDate does not tell: Cluster API
-    // changes Machines too.
+    // Without a refused write, the second manager was idle, and the scenario has shown nothing. A refused UpToDate does
+    // not count, because Cluster API changes Machines too.
     let refused = requests.filter(|request| {
         let is_up_to_date = request.resource == "machines" && request.subresource == "status";
         request.code == 409 && !is_up_to_date
@@ -113,9 +116,9 @@ pub(crate) async fn two_managers_at_once(bed: &mut Bed) -> Result<()> {
     bed.kill_manager(1).await
 }
 
-/// The machines' controllers die as soon as there is something of a machine on the disk, at least twice, and until one
-/// was half made then: they have not given its LocalMachine the ID, which comes last. The machine is the same
-/// afterwards.
+/// The machines' controllers are killed as soon as a part of a new machine is on the disk: at least twice, and until a
+/// machine was half made at that moment. Half made means that its LocalMachine does not have its ID yet, which comes
+/// last. The machine is the same afterwards.
 pub(crate) async fn local_infrastructure(bed: &mut Bed) -> Result<()> {
     let before = bed.plane.mark();
     let looks = two_clusters(bed, "infrastructure").await?;
@@ -139,12 +142,12 @@ pub(crate) async fn local_infrastructure(bed: &mut Bed) -> Result<()> {
     come_up_in_use(bed, &looks, before).await
 }
 
-/// Waits until there are more machines than so many in the directory of a namespace, and gives their names. It looks
-/// often: making one takes some hundredths of a second.
+/// Waits until the directory of a namespace has more machines than this, and returns their names. It polls every
+/// millisecond, because making a machine takes some hundredths of a second.
 async fn until_there_are_more(machines: &Path, than: usize) -> Result<BTreeSet<String>> {
     let begun = Instant::now();
     loop {
-        // Until the first one comes, there is no such directory.
+        // There is no such directory before the first machine.
         let entries = std::fs::read_dir(machines).into_iter().flatten().filter_map(Result::ok);
         let names: BTreeSet<String> = entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
         if names.len() > than {
@@ -172,7 +175,7 @@ async fn all_released(looks: &[ClusterHandle]) -> Result<bool> {
     Ok(true)
 }
 
-/// They come up, and where there is time for it, they are written to from their first member on.
+/// Waits until the clusters have come up. With `E2E_FULL`, clients write to each from its first member on.
 async fn come_up_in_use(bed: &Bed, looks: &[ClusterHandle; 2], before: Mark) -> Result<()> {
     if !is_full() {
         return come_up(bed, looks, before).await;
@@ -182,7 +185,8 @@ async fn come_up_in_use(bed: &Bed, looks: &[ClusterHandle; 2], before: Mark) -> 
     try_join_all(loads.into_iter().map(LowLoad::judged)).await.map(drop)
 }
 
-/// They come up as if nothing had happened: exactly what belongs there, and by the API server's account never more.
+/// Checks that the clusters come up as if nothing had happened: they have exactly what belongs to them, and, according
+/// to the audit log, never had more.
 async fn come_up(bed: &Bed, looks: &[ClusterHandle; 2], before: Mark) -> Result<()> {
     try_join_all(looks.iter().map(|handle| handle.until_ready(PATIENCE))).await?;
     try_join_all(looks.iter().map(released)).await?;
@@ -190,13 +194,15 @@ async fn come_up(bed: &Bed, looks: &[ClusterHandle; 2], before: Mark) -> Result<
     made_once(bed, &looks[0].namespace, before)
 }
 
-/// Members of three that have bootstrap data, sorted: all Machines are made at once, and wait for that.
+/// Members of three that have bootstrap data, sorted. All Machines are made at the same time, and then wait for
+/// bootstrap data.
 pub(crate) async fn admitted(handle: &ClusterHandle) -> Result<Vec<String>> {
     let members = handle.member_names(3);
     Ok(handle.secret_names().await?.into_iter().filter(|name| members.contains(name)).collect())
 }
 
-/// Whatever we made in this namespace, we made once, and deleted nothing of it.
+/// Checks in the audit log that everything that our manager made in this namespace was made once, and that it deleted
+/// nothing.
 pub(crate) fn made_once(bed: &Bed, namespace: &str, before: Mark) -> Result<()> {
     let requests = bed.plane.requests_since(before)?.user(users::PROVIDER);
     let ours = requests.writes().filter(|request| request.namespace == namespace && request.group != "events.k8s.io");

@@ -1,5 +1,5 @@
-//! A watch of ours lags behind in each change of a cluster, from its beginning or from the middle of it: members are
-//! added, replaced and removed once, one after the other.
+//! One of our watches lags in each change of a cluster, from the beginning of the change or from the middle of it.
+//! Members are still added, replaced and removed once, one after the other.
 
 use crate::bring_up::PATIENCE;
 use crate::deletion::all_is_gone;
@@ -22,32 +22,33 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// What our manager watches of a cluster without a control plane, and whether each change has to be seen there: a
-/// Cluster changes only with what we say about it.
+/// What our manager watches of a cluster without a control plane, and whether each change has to appear there: a
+/// Cluster changes only with what our manager reports in it.
 const WATCHES: [(&str, bool); 5] =
     [("machines", true), ("secrets", true), ("etcdclusters", true), ("etcdadmconfigs", true), ("clusters", false)];
-/// How long a watch lags behind, from the change on: longer than it takes until a member counts as unhealthy and its
+/// How long a watch lags, from the change on: longer than it takes until a member counts as unhealthy and its
 /// replacement is made.
 const LAGS: Duration = Duration::from_secs(12);
-/// Clusters side by side, each with a manager of its own; and of those that have one to four members.
+/// How many clusters there are side by side, each with a manager of its own; and how many if they have one to four
+/// members.
 const AT_ONCE: usize = 2;
 const AT_ONCE_SMALL: usize = 4;
 /// How long a change may take beside others.
 const CHANGES: Duration = Duration::from_secs(300);
 
-/// From when on a watch lags behind in a change that is under way.
+/// The moment of a change from which on a watch lags.
 #[derive(Clone, Copy, Debug)]
 enum Moment {
     /// The first new member has joined, and does not vote yet.
     FirstLearner,
-    /// An old member is to leave: that is written down, and about to be done.
+    /// An old member is to leave: the operation is recorded, and is about to be carried out.
     FirstOperation,
-    /// One that has died is to leave, or has left: its replacement is about to join.
+    /// A dead member is to leave, or has left, and its replacement is about to join.
     Removal,
 }
 
-/// For each watch a cluster that grows from one to three, loses a Machine to a person, another one to a power cut, gets
-/// another spec, and shrinks to one. The watch is held back at the beginning of each change.
+/// For each watch, a cluster grows from one member to three, a person deletes a Machine, another machine loses its
+/// power, the spec changes, and the cluster shrinks to one member. The watch is held from the beginning of each change.
 pub(crate) async fn in_every_change(bed: &mut Bed) -> Result<()> {
     bed.kill_manager(0).await?;
     let shared = &*bed;
@@ -59,8 +60,9 @@ pub(crate) async fn in_every_change(bed: &mut Bed) -> Result<()> {
     bed.start_manager(0).await
 }
 
-/// For each watch a cluster of three that gets another spec, and one more, and is deleted. The watch is held back from
-/// the first learner of a rollout on, in the next one from the first departure on, and from the deletion on.
+/// For each watch, a cluster of three gets another spec, gets yet another one, and is deleted. The watch is held from
+/// the first learner of the first rollout on, from the first departure of the second rollout on, and from the deletion
+/// on.
 pub(crate) async fn in_the_middle_of_changes(bed: &mut Bed) -> Result<()> {
     bed.kill_manager(0).await?;
     let shared = &*bed;
@@ -72,9 +74,9 @@ pub(crate) async fn in_the_middle_of_changes(bed: &mut Bed) -> Result<()> {
     bed.start_manager(0).await
 }
 
-/// For each watch that tells of changes a cluster that grows from one to three, loses a machine, and shrinks to one. The
-/// watch is held back from the first learner on, from the removal of the dead member on, and from the first departure
-/// on.
+/// For each watch in which each change has to appear, a cluster grows from one member to three, loses a machine, and
+/// shrinks to one member. The watch is held from the first learner on, from the removal of the dead member on, and from
+/// the first departure on.
 pub(crate) async fn while_members_come_and_go(bed: &mut Bed) -> Result<()> {
     bed.kill_manager(0).await?;
     let shared = &*bed;
@@ -86,7 +88,7 @@ pub(crate) async fn while_members_come_and_go(bed: &mut Bed) -> Result<()> {
     bed.start_manager(0).await
 }
 
-/// A cluster, whose manager hears of changes late.
+/// A cluster whose manager learns of changes late.
 struct Late<'a> {
     bed: &'a Bed,
     resource: &'static str,
@@ -116,7 +118,7 @@ impl<'a> Late<'a> {
         kept.push(self.rolls(None, &another_spec()).await.context("another spec")?);
         kept.push(self.shrinks(None).await.context("from three to one")?);
         println!("  {}: kept were {kept:?} pieces of the watch", self.handle.namespace);
-        // When members leave, not much has to have happened so soon.
+        // In the last change, members only leave, and little may have happened so soon.
         ensure!(!tells || kept[..4].iter().all(|kept| *kept > 0), "nothing was kept in one of the changes: {kept:?}");
         // No member is left that has the log from its beginning.
         let figures = nothing_is_lost(&self.handle, self.writers, &[]).await?;
@@ -157,7 +159,7 @@ impl<'a> Late<'a> {
         ];
         println!("  {}: kept were {kept:?} pieces of the watch", self.handle.namespace);
         ensure!(kept.iter().sum::<usize>() > 0, "nothing was kept in any of the changes");
-        // Who is left need not have the log from its beginning.
+        // A member that is left need not have the log from its beginning.
         let figures = nothing_is_lost(&self.handle, self.writers, &[]).await?;
         ensure!(figures.longest_stall <= STALL, "{figures}");
         self.manager.stop().await?;
@@ -198,8 +200,8 @@ impl<'a> Late<'a> {
         Ok(kept)
     }
 
-    /// A follower, and its machine. Clients that ask it when it is dead would wait, and nobody could say what became of
-    /// that.
+    /// A follower, and its machine. Clients do not use its endpoint any more: requests to a dead member would wait, and
+    /// their results would be unknown.
     async fn whom_nobody_asks(&self) -> Result<(String, Machine)> {
         let status = self.handle.status().await?;
         let found = status.members.iter().find(|member| !member.leader).context("there is no follower")?;
@@ -250,8 +252,8 @@ impl<'a> Late<'a> {
         Ok(kept)
     }
 
-    /// A change, of which the watch tells nothing for a while: from its beginning, or when it has got so far. Gives how
-    /// many pieces were kept. `old`: who is there before, or who dies.
+    /// Makes a change, and holds the watch for a while: from the beginning of the change, or from a moment of it.
+    /// Returns how many pieces of the watch were kept. `old` are the Machines before the change, or the one that dies.
     async fn late_from(
         &self,
         from: Option<Moment>,
@@ -264,13 +266,14 @@ impl<'a> Late<'a> {
         self.late(async || Ok(())).await
     }
 
-    /// A change, of which the watch tells nothing for a while. Gives how many pieces were kept.
+    /// Makes a change, and holds the watch for a while from its beginning. Returns how many pieces of the watch were
+    /// kept.
     async fn late(&self, change: impl AsyncFnOnce() -> Result<()>) -> Result<usize> {
         self.manager.hold_watch(self.resource);
         let end = tokio::time::Instant::now() + LAGS;
         change().await?;
         until(format!("{} s have passed", LAGS.as_secs()), LAGS + PATIENCE, async || {
-            // Clients follow what is published, whoever hears of it late.
+            // Clients follow the published endpoints, even if our manager learns of changes late.
             follow_the_living(&self.writers, &self.handle, self.bed).await?;
             Ok((tokio::time::Instant::now() >= end).then_some(()))
         })
@@ -278,7 +281,7 @@ impl<'a> Late<'a> {
         Ok(self.manager.release_watch(self.resource))
     }
 
-    /// Waits until so many members are there and well. Gives the names of their Machines.
+    /// Waits until there are this many members, all of them healthy. Returns the names of their Machines.
     async fn is_well(&self, members: usize) -> Result<Vec<String>> {
         let handle = &self.handle;
         until(format!("{} has {members} members", handle.namespace), CHANGES, async || {
@@ -295,11 +298,11 @@ impl<'a> Late<'a> {
         Ok(machines)
     }
 
-    /// By the API server's own account: we have deleted these Machines and no other one, and made so many.
+    /// Checks in the audit log that our manager has deleted these Machines and no others, and has made this many.
     fn done(&self, mark: Mark, deleted: &[String], new: usize) -> Result<()> {
         let ours = self.bed.plane.requests_since(mark)?.user(users::PROVIDER).done_in(&self.handle.namespace);
         let ours = ours.verb("delete").resource("machines");
-        // One that is on its way out may be deleted again, as it is not seen that it is.
+        // A Machine may be deleted again, because our manager may not see yet that it is being deleted.
         let found: BTreeSet<&String> = ours.iter().map(|request| &request.name).collect();
         let wanted: BTreeSet<&String> = deleted.iter().collect();
         ensure!(found == wanted, "deleted were {found:?}, wanted {wanted:?}");
@@ -307,7 +310,7 @@ impl<'a> Late<'a> {
     }
 }
 
-/// Clients ask at what is published, but for machines that do not run.
+/// Gives clients the published endpoints, without those of machines that do not run.
 async fn follow_the_living(writers: &History, handle: &ClusterHandle, bed: &Bed) -> Result<()> {
     let status = handle.status().await?;
     let runs = |url: &&str| {

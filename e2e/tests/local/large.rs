@@ -1,4 +1,4 @@
-//! A database that is large. The leader sends all of it to each new member, so they join one after the other.
+//! A large database. The leader sends all of it to each new member, so new members join one after the other.
 
 use crate::bring_up::PATIENCE;
 use crate::departures::only_theirs;
@@ -16,23 +16,24 @@ use std::time::Duration;
 
 /// With more than this, members join one at a time.
 const LARGE: i64 = 100 << 20;
-/// So many values of a megabyte: enough for the status, which tells of a change by a tenth.
+/// How many values of a megabyte are written: enough for the status, which reports only changes by a tenth.
 const VALUES: usize = 120;
-/// Writes those that it is given the numbers of.
+/// Writes the values whose numbers it reads from its input.
 const FILL: &str = r#"xargs -P 2 -I {} sh -c '
     head -c 1000000 /dev/zero | tr "\0" x | /opt/bin/etcdctl.sh put /filler/{} --command-timeout=20s > /dev/null
 '"#;
-/// How many keys there are of these.
+/// Counts the keys of these values.
 const COUNT: [&str; 6] = ["/opt/bin/etcdctl.sh", "get", "/filler/", "--prefix", "--count-only", "--write-out=fields"];
 
-/// A few requests in a second, through an API server: etcd's judge wants a database that was empty.
+/// A few requests per second through an API server. The judge does not see them, because it requires a database that
+/// was empty.
 const LOAD: ObjectLoad = ObjectLoad { writers: 2, rest: Duration::from_millis(100) };
-/// Fewer acknowledged writes show little.
+/// The fewest acknowledged writes that prove something.
 const WRITES: usize = 30;
 
-/// From three members to five: by what the members themselves say ten times a second, there is never more than one
-/// learner. With a small database the two come side by side. In the end all five have everything, and an API server has
-/// lost nothing meanwhile.
+/// From three members to five: according to the members' own answers, ten times a second, there is never more than one
+/// learner. With a small database, both would join side by side. In the end, all five have everything, and an API
+/// server has lost nothing meanwhile.
 pub(crate) async fn members_join_one_by_one(bed: &mut Bed) -> Result<()> {
     let handle = alone(bed, checked(Manifests::new("large", "demo")?, PATIENT)).await?;
     let old = handle.etcd_machines().await?;
@@ -72,7 +73,7 @@ pub(crate) async fn members_join_one_by_one(bed: &mut Bed) -> Result<()> {
     only_theirs(bed, &handle, &machines).await
 }
 
-/// Waits until it is told of each member that its database is large.
+/// Waits until the status shows a large database for each member.
 async fn all_are_large(handle: &ClusterHandle) -> Result<()> {
     until("it is told that every database is large", PATIENCE, async || {
         let members = handle.status().await?.members;
@@ -83,7 +84,7 @@ async fn all_are_large(handle: &ClusterHandle) -> Result<()> {
     .await
 }
 
-/// IDs of the learners that a member of this cluster has on its list, where this line is its answer.
+/// IDs of the learners on a member's list, if this line is the answer of a member of this cluster.
 fn listed<'a>(line: &'a Line, handle: &ClusterHandle) -> Option<BTreeSet<&'a str>> {
     let Event::Member(member) = &line.event else { return None };
     let Answer::Status(status) = &member.answer else { return None };

@@ -1,6 +1,6 @@
-//! What health.rs and data_loss.rs tell of clusters whose members a person replaces, where we do: a machine that
-//! hangs for good, or has lost its data, is replaced without help; of a quorum and of all nobody is, and they come
-//! back.
+//! The faults of health.rs and data_loss.rs, where a person replaces members, in clusters where our manager replaces
+//! them. A machine that hangs for good, or has lost its data, is replaced without help. If a quorum or all members
+//! fail, none is replaced, and they come back.
 
 mod data;
 
@@ -23,13 +23,14 @@ use std::time::Duration;
 
 pub(crate) use data::of_a_quorum_that_loses_its_data;
 
-/// How long it may take until it is told that there is no quorum.
+/// How long it may take until the lost quorum is reported.
 const TOLD: Duration = Duration::from_secs(60);
-/// How long nobody does anything: several times what it takes until a member counts as unhealthy.
+/// How long the scenario watches that nothing is done: several times what it takes until a member counts as unhealthy.
 const STEADY: Duration = Duration::from_secs(16);
-/// Seconds until a member counts as unhealthy where the network comes back. TCP sends again what was lost at intervals
-/// that double, and etcd keeps its connections: one may be silent for as long again as the network was cut, which is
-/// half a minute. A member that the leader does not hear meanwhile cannot be told from one that is ill.
+/// Seconds until a member counts as unhealthy after the network has come back. TCP sends again what was lost, at
+/// intervals that double, and etcd keeps its connections. So a connection may be silent for as long again as the
+/// network was cut, which is half a minute. In this time, a member that the leader does not hear cannot be
+/// distinguished from one that is ill.
 pub(crate) const BACK_OFF: i64 = 40;
 /// Clusters side by side.
 const AT_ONCE: usize = 2;
@@ -41,15 +42,15 @@ enum Lasting {
     Loses(DataLoss),
 }
 
-/// Two of these for each cluster, so that one member stays that has the log from its beginning.
+/// Two faults for each cluster, so that one member that has the log from its beginning stays.
 const OF_ONE: [(&str, [Lasting; 2]); 3] = [
     ("lasting-hangs", [Lasting::Hangs, Lasting::Loses(DataLoss::RobbedDisk)]),
     ("lasting-deleted", [Lasting::Loses(DataLoss::DeletedDirectory), Lasting::Loses(DataLoss::DeletedWhileOff)]),
     ("lasting-older", [Lasting::Loses(DataLoss::CopyFromBeforeStop), Lasting::Loses(DataLoss::OlderCopy)]),
 ];
 
-/// Side by side, a follower's machine and then the leader's: each is replaced, and nothing that was acknowledged is
-/// lost.
+/// Side by side, the machine of a follower fails, and then the machine of the leader. Each is replaced, and no
+/// acknowledged write is lost.
 pub(crate) async fn of_one_of_three(bed: &mut Bed) -> Result<()> {
     let bed = &*bed;
     let stories = stream::iter(OF_ONE)
@@ -98,8 +99,8 @@ async fn strikes(bed: &Bed, handle: &ClusterHandle, name: &str, fault: Lasting) 
     loss.strike(&machine).await
 }
 
-/// What happens to a quorum or to all of three, to how many machines, and after how many seconds a member counts as
-/// unhealthy when it is over. Where all are slow there is a quorum: see [`slow_disks`](crate::ill::slow_disks).
+/// The fault, the number of the three machines that it strikes, and the seconds until a member counts as unhealthy
+/// after the fault. If the disks of all are slow, there is still a quorum: see [`slow_disks`](crate::ill::slow_disks).
 static OF_MANY: [(&Fault, usize, i64); 8] = [
     (&KILLED, 2, IMPATIENT),
     (&FROZEN, 2, IMPATIENT),
@@ -111,8 +112,8 @@ static OF_MANY: [(&Fault, usize, i64); 8] = [
     (&DEAF, 3, BACK_OFF),
 ];
 
-/// It is told, and nobody is replaced, removed or deleted, however long it lasts. When it is over, etcd is what it
-/// was, with everything that was acknowledged.
+/// The fault is reported, and no member or Machine is replaced, removed or deleted, however long the fault lasts. When
+/// it is over, etcd is the same as before, with every acknowledged write.
 pub(crate) async fn of_a_quorum_and_of_all(bed: &mut Bed) -> Result<()> {
     let bed = &*bed;
     let stories = stream::iter(OF_MANY).map(async |(fault, machines, patience)| {
@@ -144,12 +145,12 @@ async fn come_back(bed: &Bed, fault: &Fault, number: usize, patience: i64) -> Re
     Ok(())
 }
 
-/// The members by their own word, and what is published.
+/// The members as they report themselves, and the published endpoints.
 async fn etcd(bed: &Bed, handle: &ClusterHandle, names: &[String]) -> Result<(Membership, String)> {
     Ok((handle.membership(&bed.machines, names).await?, handle.status().await?.endpoints))
 }
 
-/// All are well again, and nobody was replaced, removed or deleted.
+/// Waits until all members are healthy again, and checks that none was replaced, removed or deleted.
 async fn is_as_before(
     bed: &Bed,
     handle: &ClusterHandle,
@@ -162,7 +163,8 @@ async fn is_as_before(
     nothing_is_begun(handle).await
 }
 
-/// It is told that etcd is not available; and however long that lasts, nobody is replaced, removed or deleted.
+/// Waits until a condition reports that etcd is not available. Checks that, after a while, no member or Machine is
+/// replaced, removed or deleted.
 async fn is_told_and_left_alone(handle: &ClusterHandle, names: &[String]) -> Result<()> {
     let message = unavailability_is_told(handle, TOLD).await?;
     println!("  {}: {message}", handle.namespace);
@@ -173,7 +175,7 @@ async fn is_told_and_left_alone(handle: &ClusterHandle, names: &[String]) -> Res
     Ok(())
 }
 
-/// Three members that are looked at closely, and are replaced when they have failed.
+/// Brings up three members with frequent health checks, which are replaced when they have failed.
 async fn up(bed: &Bed, namespace: &str) -> Result<ClusterHandle> {
     alone(bed, checked(Manifests::new(namespace, "demo")?, IMPATIENT)).await
 }

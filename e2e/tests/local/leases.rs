@@ -1,4 +1,4 @@
-//! Two managers, of which the one works that holds the lease; and the lease is lost in the middle of its work.
+//! Two managers, of which only the holder of the lease works. The lease is lost in the middle of its work.
 
 use crate::away::deleted;
 use crate::bring_up::PATIENCE;
@@ -25,8 +25,8 @@ use std::time::Duration;
 const CHANGES: Duration = Duration::from_secs(30);
 
 /// The holder is stopped for longer than its lease lasts, while a dead member is replaced in one cluster and another
-/// spec rolls out in a second one: the other manager goes on. The first one goes on too, and ends. Then, in another
-/// rollout, the lease cannot be renewed: its holder ends before the other one takes over. Nothing is done twice.
+/// spec rolls out in a second one. The other manager takes over. The first one goes on, and ends. Then, in another
+/// rollout, the lease cannot be renewed: its holder ends before the other manager takes over. Nothing is done twice.
 pub(crate) async fn are_lost(bed: &mut Bed) -> Result<()> {
     bed.kill_manager(0).await?;
     let first = FaultyManager::start_with_lease(bed, "lease-first").await?;
@@ -91,14 +91,14 @@ pub(crate) async fn are_lost(bed: &mut Bed) -> Result<()> {
     bed.start_manager(0).await
 }
 
-/// Another spec; waits until the first Machine of it is there.
+/// Changes the spec, and waits until the first new Machine is there.
 async fn roll(handle: &ClusterHandle, commands: &[&str]) -> Result<()> {
     changed(handle, &json!({"etcdadmConfigSpec": {"preEtcdadmCommands": commands}})).await?;
     until("a rollout is under way", PATIENCE, async || Ok((handle.etcd_machines().await?.len() > 3).then_some(())))
         .await
 }
 
-/// Waits until somebody else holds the lease, and gives the name.
+/// Waits until another manager holds the lease, and returns its name.
 async fn held_by_other_than(bed: &Bed, before: &str) -> Result<String> {
     let leases: Api<Lease> = Api::namespaced(bed.client(), "default");
     until("another manager holds the lease", CHANGES, async || {
@@ -109,7 +109,7 @@ async fn held_by_other_than(bed: &Bed, before: &str) -> Result<String> {
     .await
 }
 
-/// By the API server's own account: we have made so many Machines.
+/// Checks in the audit log that our manager has made this many Machines.
 pub(crate) fn made(bed: &Bed, handle: &ClusterHandle, mark: Mark, wanted: usize) -> Result<()> {
     let requests = bed.plane.requests_since(mark)?.user(users::PROVIDER).verb("create").resource("machines");
     let made = requests.filter(|request| request.namespace == handle.namespace && request.code == 201);

@@ -1,4 +1,4 @@
-//! What was begun for a Machine that is wanted no more before it is made.
+//! The objects that were made for a Machine that is no longer wanted before it is made itself.
 
 use crate::bring_up::PATIENCE;
 use crate::departures::only_theirs;
@@ -11,8 +11,8 @@ use e2e::until::until;
 /// The Machine that is never made.
 const REFUSED: &str = "demo-etcd-1";
 
-/// Config and infrastructure of a second Machine are made, and the Machine itself is refused. When it is not wanted any
-/// more, they go. The Machines of later get other numbers.
+/// The config and the infrastructure machine of a second Machine are made, and the Machine itself is refused. When the
+/// Machine is no longer wanted, both are deleted. Later Machines get other numbers.
 pub(crate) async fn of_a_machine_that_is_not_made(bed: &mut Bed) -> Result<()> {
     bed.kill_manager(0).await?;
     let told = tell(bed, "leftovers").await;
@@ -43,7 +43,7 @@ async fn tell(bed: &Bed, namespace: &str) -> Result<()> {
     Ok(())
 }
 
-/// Waits until all of a Machine is there but itself: its config and its infrastructure.
+/// Waits until a Machine's config and infrastructure machine are there.
 pub(crate) async fn is_begun(handle: &ClusterHandle, machine: &str) -> Result<()> {
     until(format!("all of {machine} is there but its Machine"), PATIENCE, async || {
         for kind in ["EtcdadmConfig", "LocalMachine"] {

@@ -1,4 +1,4 @@
-//! A low load beside a story that is about something else: whatever happens there, etcd's judge finds nothing wrong with what
+//! A low load beside a story about something else: whatever happens there, the judge finds nothing wrong with what
 //! clients are told meanwhile.
 
 use crate::bring_up::PATIENCE;
@@ -12,14 +12,14 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-/// One client that writes and reads, and one that watches. They follow the endpoints that are published.
+/// One client that writes and reads, and one that watches. They follow the published endpoints.
 const LOW: Load = Load { seed: None, clients: 1, keys: 4, rest: Duration::from_millis(50), keep_endpoints: false };
 /// The longest that nothing may be written: a few elections.
 const STALL: Duration = Duration::from_secs(10);
-/// Between two looks at what is published.
+/// Time between two reads of the published endpoints.
 const LOOKS: Duration = Duration::from_millis(500);
 
-/// A load that is going on. Dropping it ends it.
+/// A load that goes on until it is judged or dropped.
 pub(crate) struct LowLoad {
     handle: ClusterHandle,
     history: History,
@@ -27,8 +27,8 @@ pub(crate) struct LowLoad {
 }
 
 impl LowLoad {
-    /// Begins to write to the etcd of a cluster that is up, and that nobody else writes to. Not through an
-    /// [`EtcdProxy`](e2e::faults::EtcdProxy): watches do not pass it.
+    /// Begins to write to the etcd of a cluster that is up and that has no other clients that write. The load must not
+    /// pass an [`EtcdProxy`](e2e::faults::EtcdProxy), because watches do not.
     pub(crate) async fn begin(bed: &Bed, handle: &ClusterHandle) -> Result<Self> {
         // There may be several clusters in a namespace.
         let name = format!("{}-{}", handle.namespace, handle.cluster);
@@ -37,31 +37,32 @@ impl LowLoad {
         Ok(Self { handle: handle.clone(), history, follower })
     }
 
-    /// The same for a cluster that comes up, if there is an etcd already to write to: it may have its first member only.
+    /// The same for a cluster that is coming up, if it has an etcd to write to already. This may have only its first
+    /// member.
     pub(crate) async fn begin_if_possible(bed: &Bed, handle: &ClusterHandle) -> Result<Option<Self>> {
         let is_there = !handle.status().await?.endpoints.is_empty() && handle.staged_etcd_access().await.is_ok();
         if is_there { Self::begin(bed, handle).await.map(Some) } else { Ok(None) }
     }
 
-    /// Waits until that is possible.
+    /// Waits until a load is possible, and begins it.
     pub(crate) async fn begin_early(bed: &Bed, handle: &ClusterHandle) -> Result<Self> {
         let what = format!("there is an etcd of {} to write to", handle.etcd);
         until(what, PATIENCE, async || Self::begin_if_possible(bed, handle).await).await
     }
 
-    /// The same with `E2E_FULL` alone: the core has no time to spare.
+    /// The same with `E2E_FULL` alone: the core scenarios have no time to spare.
     pub(crate) async fn begin_early_if_full(bed: &Bed, handle: &ClusterHandle) -> Result<Option<Self>> {
         if is_full() { Self::begin_early(bed, handle).await.map(Some) } else { Ok(None) }
     }
 
-    /// Ends it where clients had to wait for long, as without a quorum: nothing that was acknowledged is lost. The logs of
-    /// all members tell what became of requests without an answer.
+    /// Ends a load whose clients had to wait for long, as without a quorum. Checks that no acknowledged write is lost.
+    /// The logs of all members show what became of requests without an answer.
     pub(crate) async fn judged_by_logs(self, logs: &[MemberData]) -> Result<()> {
         nothing_is_lost(&self.handle, self.history, logs).await.map(drop)
     }
 
-    /// Ends it: nothing that was acknowledged is lost, and no write waited for long. Members have left with their logs, so the
-    /// judge gets none.
+    /// Ends the load. Checks that no acknowledged write is lost, and that no write waited for long. The judge gets no
+    /// logs, because members have left with theirs.
     pub(crate) async fn judged(self) -> Result<()> {
         let figures = nothing_is_lost(&self.handle, self.history, &[]).await?;
         drop(self.follower);
@@ -70,7 +71,7 @@ impl LowLoad {
     }
 }
 
-/// Ends with the load.
+/// Updates the load's endpoints until the load ends.
 struct Follower(JoinHandle<()>);
 
 impl Drop for Follower {
@@ -81,7 +82,7 @@ impl Drop for Follower {
 
 async fn follow(handle: ClusterHandle, told: watch::Sender<Vec<String>>) {
     loop {
-        // The API server may be away.
+        // The API server may be down.
         if let Ok(status) = handle.status().await
             && !status.endpoints.is_empty()
         {

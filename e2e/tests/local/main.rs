@@ -1,7 +1,8 @@
-//! The loop on real parts: an unmodified Cluster API, machines of namespaces, real etcd. One bed serves all scenarios;
-//! each has namespaces of its own and leaves nothing running.
+//! The local tier: scenarios on real parts, that is, an unmodified Cluster API, real etcd, and machines made of the
+//! kernel's namespaces. The scenarios of a lane share a bed. Each scenario has namespaces of its own, and leaves
+//! nothing running.
 //!
-//! Some scenarios are run only with `E2E_FULL=1`, or when they are asked for by their full name.
+//! Long scenarios run only with `E2E_FULL=1`, or when they are selected by their full name.
 
 mod addresses;
 mod away;
@@ -80,8 +81,9 @@ fn main() -> ExitCode {
     })
 }
 
-/// Makes outside what only some scenarios use: clusterctl, promtool, CRDs of others, earlier states of this project, and
-/// the judge of those that record what is written.
+/// Builds or downloads, outside the worlds, what only some scenarios use: other versions of etcd, clusterctl,
+/// promtool, CRDs of other projects, other releases of Cluster API, earlier states of this project, and the judge for
+/// scenarios that record a history.
 fn prepare(tools: &Tools, wanted: &[&str]) -> Result<()> {
     if wanted.contains(&"rolls::versions_under_load") {
         Etcd::ALL.into_iter().try_for_each(Etcd::ensure)?;
@@ -166,8 +168,8 @@ struct Lane {
 }
 
 impl Lane {
-    /// Runs a scenario. What happens to etcd while it runs is judged as well. Of one that fails, or panics, evidence is
-    /// kept.
+    /// Runs a scenario under observation, and judges the observer's record too. If the scenario fails or panics, this
+    /// keeps evidence.
     fn run(&mut self, name: &str, scenario: Steps) -> Result<()> {
         let left = self.bed.take();
         self.bed = self.runtime.block_on(async {
@@ -185,7 +187,7 @@ impl Lane {
                 (None, None) if simulated => Bed::simulated(&self.world).await?,
                 (None, None) => Bed::start(&self.world.with_cluster_api(release)?).await?,
             };
-            // Where there are hundreds of members, nobody breaks a rule but us.
+            // Hundreds of simulated members run without an observer: only our manager could break a rule there.
             if !has_hundreds(name) {
                 bed.observe(name)?;
             }
@@ -197,25 +199,26 @@ impl Lane {
                 (Err(error), Ok(())) | (Ok(()), Err(error)) => Err(error),
                 (Ok(()), Ok(())) => bed.clear(CLEAR).await,
             };
-            // A bed that a scenario has failed on is not used again: who knows what it has left undone.
+            // A bed on which a scenario has failed is not used again, because nobody knows what is left on it.
             if ended.is_err()
                 && let Err(missing) = bed.keep_evidence(name, mark).await
             {
                 println!("  not all evidence could be kept: {missing:#}");
             }
-            // On its machines there is an etcdadm of that time.
+            // A bed of an earlier state is not used again either: its machines have the etcdadm of that state.
             ended.map(|()| Some(bed).filter(|_| earlier.is_none()))
         })?;
         Ok(())
     }
 }
 
-/// Whether there are more members than real ones come up in useful time.
+/// Whether the scenario has hundreds of members: too many for real members to come up in reasonable time.
 fn has_hundreds(scenario: &str) -> bool {
     is_full() && scenario == "own_errors::blame_no_member"
 }
 
-/// Whether machines and members are simulated: where there are so many, and where there are many stories.
+/// Whether machines and members are simulated: where there are hundreds of members, and in `chance::`, which runs
+/// many stories.
 fn is_simulated(scenario: &str) -> bool {
     has_hundreds(scenario) || scenario.starts_with("chance::")
 }
@@ -357,14 +360,14 @@ fn scenarios() -> Vec<Scenario<Lane>> {
         scenario!(addresses::given_to_another_cluster),
         scenario!(addresses::exchanged).long(true),
         scenario!(addresses::exchanged_where_members_are_replaced).long(true),
-        // Hundreds of clusters want this computer for themselves: beside other scenarios, members answer too late.
+        // Hundreds of clusters need the whole computer: beside other scenarios, members would answer too late.
         scenario!(own_errors::blame_no_member).alone(is_full()),
         scenario!(own_errors::leave_nothing_open).long(true),
         scenario!(gitops::same_manifest_again),
         scenario!(idle::costs_nothing).alone(true),
         scenario!(bad_input::references),
         scenario!(bad_input::contents),
-        // Whoever else is busy would keep members from answering in time.
+        // Other scenarios would keep members from answering in time.
         scenario!(bad_input::thousands_stored).long(true).alone(true),
         scenario!(rbac::least_privilege),
         scenario!(rbac::one_namespace),

@@ -1,5 +1,5 @@
-//! Cluster API's own MachineHealthCheck marks a Machine of etcd, and its member is replaced although it is healthy: but
-//! not where it only misses a Node, which no Machine of etcd has.
+//! Cluster API's own MachineHealthCheck marks a Machine of etcd, and the member is replaced although it is healthy. A
+//! Machine that is marked only for its missing Node is not replaced, because no Machine of etcd has a Node.
 
 use crate::bring_up::PATIENCE;
 use crate::departures::{only_theirs, replaced};
@@ -16,13 +16,14 @@ use kube::api::{DynamicObject, Patch, PatchParams};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
-/// Seconds that a MachineHealthCheck waits for a Node: Cluster API takes no fewer.
+/// Seconds that a MachineHealthCheck waits for a Node: the minimum that Cluster API accepts.
 const NODE_STARTUP: u64 = 30;
-/// How long is waited for what must not happen.
+/// How long the scenario waits to see that nothing happens.
 const STEADY: Duration = Duration::from_secs(8);
 
-/// The leader's Machine. At first it is only said that it is marked. A MachineHealthCheck never takes its conditions
-/// back from a Machine without a Node, so they count although the annotation that has led to them is gone.
+/// Marks the leader's Machine. In mode `Report`, the status only says who marks the Machine; in mode `Replace`, the
+/// member is replaced. By then the annotation that led to the conditions is gone. The conditions still count, because
+/// a MachineHealthCheck never withdraws them from a Machine without a Node.
 pub(crate) async fn by_a_health_check(bed: &mut Bed) -> Result<()> {
     let report = json!({"mode": "Report"});
     let manifests = Manifests::new("marked", "demo")?;
@@ -31,7 +32,7 @@ pub(crate) async fn by_a_health_check(bed: &mut Bed) -> Result<()> {
     let load = LowLoad::begin(bed, &handle).await?;
     let status = handle.status().await?;
     let doomed = &status.members.iter().find(|member| member.leader).context("nobody leads")?.machine;
-    // It waits for no Node.
+    // This MachineHealthCheck does not wait for a Node.
     apply_object(&bed.client(), &health_check(&handle, 0)).await?;
     annotate(&handle, doomed, json!("")).await?;
     until("the MachineHealthCheck leaves it to the owner", PATIENCE, async || {
@@ -65,14 +66,15 @@ pub(crate) async fn by_a_health_check(bed: &mut Bed) -> Result<()> {
     Ok(())
 }
 
-/// A MachineHealthCheck that waits for Nodes marks all Machines of etcd, as none ever has one: nobody is replaced. It
-/// does so only where the control plane works and Cluster API reaches it. Here the first is said, and what Cluster API
-/// reaches is the management plane itself, which has no Nodes.
+/// A MachineHealthCheck that waits for Nodes marks all Machines of etcd, because none of them ever has a Node. No
+/// member is replaced. The MachineHealthCheck does this only if the control plane is initialized and Cluster API can
+/// reach the workload cluster. Here the scenario sets the condition, and Cluster API reaches the management plane
+/// itself, which has no Nodes.
 pub(crate) async fn not_for_a_missing_node(bed: &mut Bed) -> Result<()> {
     let (client, manifests) = (bed.client(), Manifests::new("no-node", "demo")?.without_control_plane());
     ClusterHandle::make_namespace(&client, &manifests.namespace).await?;
     let handle = ClusterHandle::new(&client, &manifests);
-    // First of all: Cluster API tries to connect when the infrastructure is there, and again only after half a minute.
+    // Applied first: Cluster API connects when the infrastructure is ready, and retries only after half a minute.
     apply_object(&client, &kubeconfig(bed, &handle)?).await?;
     manifests.apply(&client).await?;
     handle.until_ready(PATIENCE).await?;
@@ -80,7 +82,8 @@ pub(crate) async fn not_for_a_missing_node(bed: &mut Bed) -> Result<()> {
     let machines = handle.etcd_machines().await?;
     let before = handle.membership(&bed.machines, &machines).await?;
     let load = LowLoad::begin(bed, &handle).await?;
-    // It looks at them every 15 s at most. So it begins when all of them are late.
+    // Cluster API reconciles a MachineHealthCheck at most every 15 s, so it is created when every Node is already
+    // late.
     tokio::time::sleep(Duration::from_secs(NODE_STARTUP + 1)).await;
     let begun = Instant::now();
     apply_object(&client, &health_check(&handle, NODE_STARTUP)).await?;
@@ -110,7 +113,7 @@ pub(crate) async fn not_for_a_missing_node(bed: &mut Bed) -> Result<()> {
     Ok(())
 }
 
-/// The way to a workload cluster, for Cluster API: it leads to the management plane.
+/// The kubeconfig with which Cluster API reaches the workload cluster. It leads to the management plane.
 fn kubeconfig(bed: &Bed, handle: &ClusterHandle) -> Result<Value> {
     let file = bed.plane.kubeconfig_for(users::CAPI_CORE)?;
     let text = std::fs::read_to_string(file).with_context(|| format!("read {}", file.display()))?;
@@ -124,7 +127,8 @@ fn kubeconfig(bed: &Bed, handle: &ClusterHandle) -> Result<Value> {
     }))
 }
 
-/// Has the Cluster say that its control plane works, and has for as long as the Cluster is there. Once said, it stays.
+/// Sets the Cluster's condition that the control plane is initialized, since the Cluster was created. Once set, the
+/// condition stays.
 async fn control_plane_works(handle: &ClusterHandle) -> Result<()> {
     let clusters = handle.api("Cluster");
     let since = clusters.get(&handle.cluster).await?.metadata.creation_timestamp;
@@ -151,7 +155,8 @@ fn why_not<'m>(machine: &'m DynamicObject, type_: &str) -> Option<&'m str> {
     found["reason"].as_str()
 }
 
-/// Of etcd's Machines alone, which never have a Node. `node_startup`: seconds that it waits for one; 0: it does not.
+/// A MachineHealthCheck for etcd's Machines alone, which never have a Node. `node_startup`: how many seconds it waits
+/// for one; with 0 it does not wait.
 fn health_check(handle: &ClusterHandle, node_startup: u64) -> Value {
     json!({
         "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "MachineHealthCheck",

@@ -1,4 +1,4 @@
-//! Something is missing that a cluster needs: the CA, or a member that somebody has removed by hand.
+//! Something that a cluster needs is missing: its CA, its init Secret, or a member that a person has removed.
 
 use crate::bring_up::{PATIENCE, released};
 use crate::departures::{only_theirs, replaced};
@@ -19,17 +19,18 @@ use std::time::{Duration, Instant};
 
 /// Seconds between two checks, and until a member counts as unhealthy.
 const CHECKS: (i64, i64) = (1, 4);
-/// How long what is missing may stay unnoticed, once it is back.
+/// How long it may take until the status shows a change, or a Secret is corrected.
 const NOTICED: Duration = Duration::from_secs(30);
-/// How long is waited for what must not happen.
+/// How long the scenario waits to see that nothing happens.
 const STEADY: Duration = Duration::from_secs(8);
 /// Seconds that a Machine has to become a member, and a stranger to answer for the first time.
 const GRACE: i64 = 20;
-/// The peer URL of a stranger: nobody is there.
+/// The peer URL of a stranger. Nothing listens there.
 const STRANGER: &str = "https://10.77.255.254:2380";
 
-/// The Secret with the CA is deleted. Meanwhile a machine dies: that is told all the same. The Secret is restored as the
-/// message asks, by name and data, which no backup has labels with: all is well again.
+/// The Secret with the CA is deleted. A machine that dies meanwhile is reported all the same. The Secret is restored
+/// as the message asks: with its name and data, but without labels, which backups may lack. Then the EtcdCluster is
+/// Ready again.
 pub(crate) async fn the_ca(bed: &mut Bed) -> Result<()> {
     let handle = up(bed, "ca-missing").await?;
     let load = LowLoad::begin(bed, &handle).await?;
@@ -59,7 +60,7 @@ pub(crate) async fn the_ca(bed: &mut Bed) -> Result<()> {
     bed.fault_is_over(&format!("{dead} is switched on"), &[&machine]);
     Host::power_on(&machine).await?;
     handle.until_condition("Ready", "True", "Ready", PATIENCE).await.context("the CA is back, without its labels")?;
-    // Nobody owns it now, as one that a user has made: clusterctl moves it by its label.
+    // The Secret has no owner now, like one that a user has made, so clusterctl moves it by its label.
     let mut wanted = backup.labels().clone();
     wanted.insert(api::names::MOVE_LABEL.to_owned(), String::new());
     until("the Secret has its labels again, and clusterctl's", NOTICED, async || {
@@ -71,8 +72,8 @@ pub(crate) async fn the_ca(bed: &mut Bed) -> Result<()> {
     load.judged().await
 }
 
-/// A member is removed with etcdctl. That its Machine has no member any more is told; what was written is there, and
-/// neither its machine nor the bootstrap commands bring it back.
+/// A member is removed with etcdctl. The status and an event report that its Machine has no member any more. No write
+/// is lost, and neither a reboot of the machine nor the bootstrap commands bring the member back.
 pub(crate) async fn a_member(bed: &mut Bed) -> Result<()> {
     let handle = up(bed, "member-missing").await?;
     let names = handle.member_names(3);
@@ -91,7 +92,7 @@ pub(crate) async fn a_member(bed: &mut Bed) -> Result<()> {
         let since = format!("of Machine {} has been missing from the member list since 2", names[2]);
         ensure!(healthy.status == "False" && healthy.message.contains(&since), "{healthy:?}");
         let ready = find("Ready").context("no condition Ready")?;
-        // Nobody replaces it here: a person is told how.
+        // In mode `Report` the member is not replaced: the message says how a person has it replaced.
         let next = format!("Delete Machine {} to have it replaced", names[2]);
         ensure!(ready.status == "False" && ready.message.contains(&next), "{ready:?}");
         Ok(Some(()))
@@ -120,8 +121,9 @@ pub(crate) async fn a_member(bed: &mut Bed) -> Result<()> {
     load.judged().await
 }
 
-/// What later members are told and admitted by is deleted while all is well, and somebody adds a learner by hand: the
-/// Secret is made again with the same content, the stranger is told and left alone, and nothing is added beside it.
+/// The init Secret and the init lock, by which later members find the voters and are admitted, are deleted while all
+/// is well, and a person adds a learner. The Secret is made again with the same content. The stranger is reported and
+/// left alone, and no member is added beside it.
 pub(crate) async fn the_init_secret(bed: &mut Bed) -> Result<()> {
     let handle = up(bed, "init-missing").await?;
     let load = LowLoad::begin(bed, &handle).await?;
@@ -143,7 +145,7 @@ pub(crate) async fn the_init_secret(bed: &mut Bed) -> Result<()> {
 
     let witness = bed.machines.get(&handle.namespace, &machines[0])?;
     adds_a_stranger(&witness).await?;
-    // All that is wanted is there: it is Ready, and says of the stranger what it is.
+    // All wanted members are there, so the EtcdCluster is Ready, and only MembersHealthy reports the stranger.
     let message = handle.until_condition("MembersHealthy", "Unknown", "HealthUnknown", NOTICED).await?;
     ensure!(message.contains("runs on no Machine"), "it says: {message}");
     let patch = Patch::Merge(json!({"spec": {"replicas": 5}}));
@@ -164,8 +166,8 @@ pub(crate) async fn the_init_secret(bed: &mut Bed) -> Result<()> {
     load.judged().await
 }
 
-/// Where members are replaced, which is the default. A member is removed with etcdctl: its Machine has a grace, and is
-/// replaced. A learner is added with etcdctl that never answers: it is told, and removed when it has had the time of a
+/// Mode `Replace`, which is the default. A member is removed with etcdctl: its Machine is replaced after its grace. A
+/// learner that never answers is added with etcdctl: it is reported, and removed once it has had as much time as a
 /// member that starts.
 pub(crate) async fn is_replaced(bed: &mut Bed) -> Result<()> {
     let manifests = Manifests::new("missing-replaced", "demo")?.with("EtcdCluster", |etcd| {
@@ -211,7 +213,7 @@ pub(crate) async fn is_replaced(bed: &mut Bed) -> Result<()> {
     load.judged().await
 }
 
-/// Adds a learner that never answers. Gives when.
+/// Adds a learner that never answers. Returns when that began.
 async fn adds_a_stranger(witness: &Machine) -> Result<Instant> {
     let add = ["add", "stranger", "--learner", "--peer-urls", STRANGER];
     is_changed(witness, &add, |list| list.members.iter().any(|member| member.peer_urls == [STRANGER])).await
@@ -222,8 +224,8 @@ async fn is_removed(witness: &Machine, id: &str) -> Result<()> {
     is_changed(witness, &["remove", id], |list| list.members.iter().all(|member| member.id != id)).await.map(drop)
 }
 
-/// Changes the member list by hand. Gives when. etcd refuses it in the first seconds after a member has come; and what
-/// fails may be done all the same.
+/// Changes the member list with etcdctl, and returns when the change began. It retries, because etcd refuses a change
+/// in the first seconds after a member has joined. A change may have been made although the command failed.
 async fn is_changed(witness: &Machine, change: &[&str], is_done: impl Fn(&Membership) -> bool) -> Result<Instant> {
     let command = [&["/opt/bin/etcdctl.sh", "member"], change].concat();
     until(format!("etcd takes the change {change:?}"), PATIENCE, async || {
@@ -247,7 +249,7 @@ async fn up(bed: &Bed, namespace: &str) -> Result<ClusterHandle> {
     ClusterHandle::make_namespace(&client, namespace).await?;
     let manifests = Manifests::new(namespace, "demo")?.with("EtcdCluster", |etcd| {
         etcd["spec"]["healthCheck"] = json!({"intervalSeconds": CHECKS.0, "unhealthyAfterSeconds": CHECKS.1});
-        // The dead one is to come back, and not to be replaced when the CA is there again.
+        // The dead member is to come back, and not to be replaced as soon as the CA is there again.
         etcd["spec"]["remediation"] = json!({"mode": "Report"});
     });
     let handle = ClusterHandle::new(&client, &manifests);

@@ -1,4 +1,4 @@
-//! The API server goes away in the middle.
+//! The API server is down in the middle of a bring-up.
 
 use crate::boots::look_again;
 use crate::bring_up::{PATIENCE, released};
@@ -10,11 +10,11 @@ use e2e::until::until;
 use serde_json::json;
 use std::time::Duration;
 
-/// How long it is away.
+/// How long the API server is down.
 const AWAY: Duration = Duration::from_secs(20);
 
-/// With one member up and the second on its way, the API server is gone for 20 seconds. Neither etcd nor its clients
-/// notice; afterwards the bring-up goes on, and makes nothing twice.
+/// With one member up and the second on its way, the API server is down for 20 seconds. Neither etcd nor its clients
+/// notice. Afterwards the bring-up goes on, and nothing is made twice.
 pub(crate) async fn api_server_away(bed: &mut Bed) -> Result<()> {
     let client = bed.client();
     ClusterHandle::make_namespace(&client, "outage").await?;
@@ -37,13 +37,13 @@ pub(crate) async fn api_server_away(bed: &mut Bed) -> Result<()> {
     let during = handle.membership(&bed.machines, &first).await?;
     ensure!(during.cluster_id == etcd.cluster_id, "etcd was {etcd:?}, and is {during:?}");
     bed.plane.start_apiserver().await?;
-    // Where they elect a leader, Cluster API's managers end when they cannot reach the API server for ten seconds, and
-    // are started again. Ours goes on.
+    // Where Cluster API's managers elect a leader, they exit when they cannot reach the API server for ten seconds,
+    // and are started again. So they are restarted here. Our manager keeps running.
     for manager in ["capi-core", "capi-bootstrap", "capi-control-plane"] {
         bed.plane.process(manager)?.restart().await?;
     }
 
-    // The watches are back long before anybody would wonder.
+    // The watches work again soon: the manager has to see this change within 20 s.
     look_again(&handle, &json!({"spec": {"healthCheck": {"unhealthyAfterSeconds": 61}}})).await?;
     handle.until_ready(PATIENCE).await?;
     released(&handle).await?;
@@ -54,7 +54,7 @@ pub(crate) async fn api_server_away(bed: &mut Bed) -> Result<()> {
     if let Some(load) = load {
         load.judged().await?;
     }
-    // Members that were never unwell are not said to have been.
+    // Members that were never unhealthy are never reported as unhealthy.
     let alarms: Vec<String> = handle.warnings(3).await?.into_iter().filter(|line| line.contains("Unhealthy")).collect();
     if !alarms.is_empty() {
         bail!("false alarms: {alarms:?}");

@@ -1,4 +1,5 @@
-//! Members are well, and it is we who cannot ask them: nobody is blamed, and what cannot be known is not said to be well.
+//! All members are healthy, and it is our manager that cannot ask them. No member is blamed, and health that is not
+//! known is not reported as healthy.
 
 mod crowd;
 
@@ -22,32 +23,34 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::time::{Duration, Instant};
 
-/// Clusters, and with `E2E_FULL` set.
+/// How many clusters there are, and how many with `E2E_FULL` set.
 const CLUSTERS: (usize, usize) = (8, 400);
-/// How long a fault lasts. More than it takes until a failing member counts as unhealthy.
+/// How long a fault lasts: longer than it takes until a failing member counts as unhealthy.
 const LASTS: Duration = Duration::from_secs(8);
-/// What is done to so many objects side by side.
+/// How many objects are changed side by side.
 const AT_ONCE: usize = 40;
-/// File descriptors that the manager may have more of than before: fewer than there are clusters.
+/// How many more file descriptors the manager may have open than before: fewer than there are clusters.
 const SPARE: usize = 4;
-/// Idle connections are closed sooner.
+/// How long the number of open file descriptors must not fall before it counts as settled. Idle connections are
+/// closed sooner.
 const SETTLES: Duration = Duration::from_secs(100);
-/// How names end that nobody resolves.
+/// How names end that no resolver knows.
 const UNKNOWN: &str = ".invalid";
-/// How often the manager is started to have too few file descriptors.
+/// How many times the manager is started with too few file descriptors, at most.
 const STARTS: usize = 3;
-/// How the manager says that no file descriptor is left: in the system's words, and in its own.
+/// How the manager reports that no file descriptor is left: in the system's words, and in its own.
 const EXHAUSTED: [&str; 2] = ["too many open files", "out of file descriptors"];
 /// A CA that no member knows.
 const CERT: &str = include_str!("../../../etcdadm/src/pki/testdata/pkcs1-rsa.crt");
 const KEY: &str = include_str!("../../../etcdadm/src/pki/testdata/pkcs1-rsa.key");
 
-/// One after the other: file descriptors are left for a part of many clusters; then, of all of them, the names of the
-/// machines are not resolved; and the CAs of a manager that has just begun are not the members', so that it makes no client
-/// certificate of them.
+/// Three faults, one after the other. The manager has file descriptors for only a part of its many clusters. The
+/// names of all machines cannot be resolved. A manager that has just started finds CAs that are not the members', so
+/// it has no client certificate.
 ///
-/// The limit of file descriptors is set so that it is too low for a part of the members, however many there are. 400 real ones
-/// take an hour to come up, so with `E2E_FULL` they are simulated; the faults are those of the same real manager.
+/// The limit of file descriptors is set so that it is too low for a part of the members, however many there are. 400
+/// real clusters take an hour to come up, so with `E2E_FULL` they are simulated. The faults are the same, and strike
+/// the same real manager.
 pub(crate) async fn blame_no_member(bed: &mut Bed) -> Result<()> {
     let count = if is_full() { CLUSTERS.1 } else { CLUSTERS.0 };
     let mut crowd = Crowd::up(bed, count).await.context("the clusters come up")?;
@@ -64,10 +67,10 @@ pub(crate) async fn blame_no_member(bed: &mut Bed) -> Result<()> {
     Ok(())
 }
 
-/// The manager begins with room for itself and a quarter of its members. How much it needs differs from start to start: where
-/// it had enough all the same, or says nothing of its lack, it begins again with less.
+/// Starts the manager with file descriptors for itself and a quarter of its members. How many it needs differs from
+/// start to start. If it had enough all the same, or does not report the lack, it is started again with fewer.
 async fn with_few_file_descriptors(bed: &mut Bed, crowd: &mut Crowd) -> Result<()> {
-    // One that has just brought all of them up has more connections than it needs.
+    // A manager that has just brought up all clusters has more connections than it needs.
     bed.kill_manager(0).await?;
     bed.start_manager(0).await?;
     let (mut needed, members) = (open_files(bed)?, crowd.seats().await?.len());
@@ -100,7 +103,8 @@ async fn with_few_file_descriptors(bed: &mut Bed, crowd: &mut Crowd) -> Result<(
     anyhow::bail!("with {needed} in use it said nothing of a lack {STARTS} times: nothing is shown")
 }
 
-/// Whether the manager says that no file descriptor is left, by its log or of a cluster. It may take a check or two.
+/// Whether the manager reports, in its log or in the status of a cluster, that no file descriptor is left. That may
+/// take a check or two.
 async fn says_that_none_is_left(bed: &mut Bed, crowd: &Crowd) -> Result<bool> {
     let says = |text: &str| EXHAUSTED.iter().any(|words| text.to_lowercase().contains(words));
     let begun = Instant::now();
@@ -116,8 +120,9 @@ async fn says_that_none_is_left(bed: &mut Bed, crowd: &Crowd) -> Result<bool> {
     }
 }
 
-/// The CAs of clusters are replaced while the manager is connected to their members, and put back; then the clusters go.
-/// That comes twice: nobody is blamed, and the second time leaves no more connections open than the first.
+/// The CAs of all clusters are replaced while the manager is connected to their members, and are then put back. Then
+/// the clusters are deleted. All this happens twice: no member is blamed, and the second time leaves no more
+/// connections open than the first.
 pub(crate) async fn leave_nothing_open(bed: &mut Bed) -> Result<()> {
     let mut crowd = Crowd::up(bed, CLUSTERS.0).await.context("the clusters come up")?;
     let first = comes_and_goes(bed, &mut crowd).await.context("the first time")?;
@@ -128,7 +133,8 @@ pub(crate) async fn leave_nothing_open(bed: &mut Bed) -> Result<()> {
     Ok(())
 }
 
-/// What the members' part of it is, and how many file descriptors the manager has when it is over.
+/// Replaces the CAs of all clusters, puts them back, and deletes the clusters. Returns how many file descriptors the
+/// manager has open afterwards.
 async fn comes_and_goes(bed: &mut Bed, crowd: &mut Crowd) -> Result<usize> {
     let own = own_authorities(crowd).await?;
     with_the_authority_of_another(crowd, &own, async || refused(crowd).await).await?;
@@ -142,8 +148,8 @@ async fn comes_and_goes(bed: &mut Bed, crowd: &mut Crowd) -> Result<usize> {
     Ok(left)
 }
 
-/// How many file descriptors the manager has once that number no longer falls: connections to the API server that are
-/// not used any more stay for a while.
+/// How many file descriptors the manager has open once that number no longer falls: idle connections to the API
+/// server stay open for a while.
 async fn until_settled(bed: &mut Bed) -> Result<usize> {
     let (mut least, mut since) = (open_files(bed)?, Instant::now());
     while since.elapsed() < SETTLES {
@@ -162,9 +168,9 @@ fn open_files(bed: &mut Bed) -> Result<usize> {
     Ok(fs::read_dir(format!("/proc/{pid}/fd")).context("list the manager's file descriptors")?.count())
 }
 
-/// The only address of every Machine is a name, and nobody resolves names here. Where the members answered last,
-/// nothing answers any more: they may have moved to where the names lead. The LocalMachines are paused meanwhile, as
-/// their controller would correct the addresses.
+/// The only address of every Machine is a name that nothing resolves. The machines hang, so members do not answer at
+/// their last known addresses either: for all the manager knows, they have moved to where the names lead. The
+/// LocalMachines are paused meanwhile, because their controller would correct the addresses.
 async fn with_unknown_names(bed: &Bed, crowd: &Crowd) -> Result<()> {
     let (handle, seats) = (crowd.any()?, crowd.seats().await?);
     stream::iter(&seats)
@@ -187,7 +193,7 @@ async fn with_unknown_names(bed: &Bed, crowd: &Crowd) -> Result<()> {
     result
 }
 
-/// Whether the machines, real or simulated, take connections and never answer.
+/// Lets the machines, real or simulated, hang or go on. A machine that hangs accepts connections and never answers.
 fn all_hang(bed: &Bed, handle: &ClusterHandle, seats: &[Seat], hang: bool) -> Result<()> {
     for Seat { machine, address } in seats {
         match bed.frozen() {
@@ -214,7 +220,7 @@ async fn show_their_own(handle: &ClusterHandle, seats: &[Seat]) -> Result<()> {
     own.buffer_unordered(AT_ONCE).try_collect::<()>().await?;
     let (machines, mut looks) = (handle.api("Machine"), 0);
     until("no Machine shows a name", PATIENCE * 2, async || {
-        // As in `show`: Cluster API looks again after minutes only.
+        // As in `show`: without a change, Cluster API reconciles the Machine again only after minutes.
         looks += 1;
         let touch = Patch::Merge(json!({"metadata": {"annotations": {"looks-again": looks.to_string()}}}));
         let mut left = 0;
@@ -234,10 +240,11 @@ async fn show_their_own(handle: &ClusterHandle, seats: &[Seat]) -> Result<()> {
     .await
 }
 
-/// A restore of the wrong Secrets: a manager that begins finds other CAs than the members', and has no client certificate.
+/// As after a restore of the wrong Secrets: a manager that starts finds CAs that are not the members', and has no
+/// client certificate.
 async fn with_other_certificates(bed: &mut Bed, crowd: &Crowd) -> Result<()> {
     let own = own_authorities(crowd).await?;
-    // Nothing that it has made before is of use then.
+    // A running manager would keep using the client certificates that it has.
     bed.kill_manager(0).await?;
     let seen = async || {
         bed.start_manager(0).await?;
@@ -256,8 +263,8 @@ async fn own_authorities(crowd: &Crowd) -> Result<Vec<[String; 2]>> {
     Ok(own)
 }
 
-/// The CAs are not the members' for a while, and nobody is blamed. `seen`: what is done once they are replaced, and what
-/// is seen then.
+/// Replaces the CAs by one that the members do not know, and puts them back after a while. No member is blamed
+/// meanwhile. `seen` runs once the CAs are replaced, and waits until the fault shows.
 async fn with_the_authority_of_another(
     crowd: &Crowd,
     own: &[[String; 2]],
@@ -275,7 +282,7 @@ async fn with_the_authority_of_another(
     result
 }
 
-/// Replaces the CA of each of these clusters, by a certificate and a key.
+/// Replaces the CA of each of these clusters by this certificate and key.
 async fn replace<'a>(authorities: impl Iterator<Item = (&'a ClusterHandle, &'a str, &'a str)>) -> Result<()> {
     stream::iter(authorities)
         .map(|(handle, certificate, key)| async move {
@@ -289,13 +296,14 @@ async fn replace<'a>(authorities: impl Iterator<Item = (&'a ClusterHandle, &'a s
         .await
 }
 
-/// A manager that knows the CAs of before goes on with them, and says that those of now are not the recorded ones.
+/// A running manager keeps using the CAs that it knows, and reports that the present ones are not the recorded ones.
 async fn refused(crowd: &Crowd) -> Result<()> {
     let says = |ready: &Condition| ready.reason == "SecretInvalid" && ready.message.contains("does not hold the CA");
     until_each("every cluster says that its CA is another one", PATIENCE, crowd, "Ready", says).await
 }
 
-/// It is seen that no cluster's members can be asked: what comes after shows something.
+/// Waits until no cluster reports its members as healthy. Otherwise the fault had no effect, and later checks show
+/// nothing.
 async fn doubted(crowd: &Crowd) -> Result<()> {
     let is_doubted = |healthy: &Condition| healthy.status != "True";
     until_each("no cluster knows the health of its members", PATIENCE * 2, crowd, "MembersHealthy", is_doubted).await
@@ -322,7 +330,8 @@ async fn until_each(
     .await
 }
 
-/// No member of any cluster fails since some time, no condition says so, and no event warns.
+/// Checks that no status says since when a member fails, no condition blames a member, and no new warning is about a
+/// member.
 async fn nobody_is_blamed(crowd: &Crowd) -> Result<()> {
     for etcd in crowd.states().await? {
         let (name, status) = (etcd.name_any(), etcd.status.unwrap_or_default());
@@ -347,7 +356,7 @@ async fn warnings_about_members(client: &Client) -> Result<BTreeSet<Warning>> {
     Ok(warnings.into_iter().filter(|warning| is_about_a_member(&warning.text)).collect())
 }
 
-/// Of a Secret that is wrong, or of our own lack, people may be warned.
+/// Whether a warning blames a member. Warnings about a wrong Secret, or about what our manager lacks, do not count.
 fn is_about_a_member(warning: &str) -> bool {
     ["MemberUnhealthy", "QuorumLost", "MachineNotBooting"].iter().any(|reason| warning.starts_with(reason))
 }

@@ -1,4 +1,4 @@
-//! A pause while something is under way: nothing more is done before it is lifted, and then all goes on.
+//! A pause in the middle of a change: nothing more is done until the pause ends, and then the change goes on.
 
 use crate::away::deleted;
 use crate::bring_up::PATIENCE;
@@ -18,13 +18,14 @@ use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// How long nothing is to happen in a rollout: long beside what its next step would take.
+/// How long nothing may happen in a paused rollout: much longer than its next step would take.
 const STILL: Duration = Duration::from_secs(10);
-/// How many times as long as it takes until a member counts as unhealthy nothing is to happen about one that is dead.
+/// How long nothing may be done about a dead member, in multiples of the time until it counts as unhealthy.
 const THRESHOLDS: u64 = 3;
 
-/// The Cluster is paused when the first old member of a rollout is leaving. Nothing is written and no member comes or
-/// goes; afterwards the rollout goes on, and each Machine is replaced once.
+/// The Cluster is paused while the first old member of a rollout leaves. During the pause nothing but status and
+/// events is written, and no member joins or leaves. Afterwards the rollout goes on, and each Machine is replaced
+/// once.
 pub(crate) async fn in_a_rollout(bed: &mut Bed) -> Result<()> {
     let bed = &*bed;
     let handle = alone(bed, Manifests::new("pauses-rollout", "demo")?).await?;
@@ -53,14 +54,14 @@ pub(crate) async fn in_a_rollout(bed: &mut Bed) -> Result<()> {
     rolled(bed, &handle, &old, &writers).await?;
     handle.until_condition("Paused", "False", "NotPaused", PATIENCE).await?;
     deleted(bed, &handle, begun, &old)?;
-    // No member is left that has the log from its beginning.
+    // No member that is left has the log from its beginning.
     let figures = nothing_is_lost(&handle, writers, &[]).await?;
     ensure!(figures.longest_stall <= STALL, "{figures}");
     Ok(())
 }
 
-/// A machine dies while the EtcdCluster is paused. However long that lasts, nothing is written; afterwards the member
-/// is replaced, once.
+/// A machine dies while the EtcdCluster is paused. However long the pause lasts, nothing but status and events is
+/// written. Afterwards the member is replaced, once.
 pub(crate) async fn of_a_repair(bed: &mut Bed) -> Result<()> {
     let bed = &*bed;
     let handle = alone(bed, checked(Manifests::new("pauses-repair", "demo")?, IMPATIENT)).await?;
@@ -98,7 +99,8 @@ async fn pause(handle: &ClusterHandle, kind: &str, name: &str, patch: &Value) ->
     Ok(())
 }
 
-/// By the API server's own account: we have written nothing in the cluster's namespace, but for status and events.
+/// Checks by the API server's audit log that we have written nothing in the cluster's namespace but status and
+/// events.
 fn nothing_was_written(bed: &Bed, handle: &ClusterHandle, mark: Mark) -> Result<()> {
     let here = |request: &Request| request.namespace == handle.namespace && request.resource != "events";
     let ours = bed.plane.requests_since(mark)?.user(users::PROVIDER).writes().filter(here);
@@ -108,7 +110,7 @@ fn nothing_was_written(bed: &Bed, handle: &ClusterHandle, mark: Mark) -> Result<
     Ok(())
 }
 
-/// The member list, by the first of these members that answers: one may be leaving.
+/// The member list, from the first of these members that answers: one of them may be leaving.
 async fn members(bed: &Bed, handle: &ClusterHandle, names: &[String]) -> Result<Membership> {
     until("a member answers", PATIENCE, async || {
         for name in names {

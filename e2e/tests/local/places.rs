@@ -1,5 +1,6 @@
-//! At every write of a cluster's life our manager is killed before it, killed after it, or loses the answer: each time the
-//! cluster comes up as if nothing had happened, goes when it is deleted, and nobody is warned.
+//! Our manager is killed before a write, killed after it, or loses the answer, at every write in the life of a
+//! cluster. Each time the cluster comes up as if nothing had happened, and goes when it is deleted, without a
+//! warning.
 
 mod middle;
 
@@ -15,19 +16,19 @@ use e2e::until::until;
 use middle::Middle;
 use std::time::Duration;
 
-/// Members that come up side by side, in clusters that each have a manager of their own, which sees no other's. Most of a life
-/// is waiting for Cluster API.
+/// How many members come up side by side. Each cluster has its own manager, which does not see the other clusters.
+/// Most of a life is spent waiting for Cluster API.
 const MEMBERS_AT_ONCE: usize = 10;
 /// How long a cluster may take to come up beside so many others.
 const PATIENCE: Duration = Duration::from_secs(300);
-/// How long everything has to stay as it is to be taken for the end.
+/// How long nothing may change before the state counts as final.
 const SETTLED: Duration = Duration::from_secs(3);
-/// Between two looks that cost much where several clusters are looked at side by side.
+/// Time between two expensive reads of a cluster, while several clusters are read side by side.
 const CALM: Duration = Duration::from_millis(300);
-/// How long the last trace of a fault may take: longer than the longest delay after one error.
+/// How long the last trace of a fault may last: longer than the longest delay after one error.
 const SETTLES: Duration = Duration::from_secs(60);
 
-/// A write that we are not permitted, and what the test bed says with it.
+/// The answer to a write that we are not permitted to make, and the words of the test bed that come with it.
 const FORBIDDEN: Fault = Fault::Answer(403);
 const ANSWER: &str = "the test bed answers 403";
 
@@ -41,14 +42,14 @@ pub(crate) async fn life_of_three(bed: &mut Bed) -> Result<()> {
     sweep(bed, "life-of-three", 3, &How::DEATHS).await
 }
 
-/// Every write is answered as an API server does now and then: we are not permitted to do it, as where a quota is used up;
-/// somebody else was quicker; there are too many requests; it is in trouble itself. That we may not do something is said, and
-/// tried again.
+/// Writes get the errors that an API server returns now and then: we have no permission, as when a quota is used up
+/// (403); another writer was faster (409); there are too many requests (429); the API server itself has failed (500).
+/// A missing permission is reported, and the write is tried again.
 pub(crate) async fn refusals(bed: &mut Bed) -> Result<()> {
     sweep(bed, "refusals", 1, &How::REFUSALS).await
 }
 
-/// The Cluster is deleted while members are being replaced by others, and a control plane uses the old ones.
+/// The Cluster is deleted in the middle of a rollout, while a control plane uses the old members.
 pub(crate) async fn deletion_in_a_rollout(bed: &mut Bed) -> Result<()> {
     middle::sweep(bed, Middle::Rollout).await
 }
@@ -58,8 +59,8 @@ pub(crate) async fn deletion_in_a_repair(bed: &mut Bed) -> Result<()> {
     middle::sweep(bed, Middle::Repair).await
 }
 
-/// Lives once without a fault, which says how many places there are and what the end looks like; then once for each place of
-/// a sample, or with `E2E_EVERY_PLACE` set for all of them.
+/// Runs one life without a fault, to count the places and record the final state. Then it runs one life for each
+/// place of a sample, or for every place if `E2E_EVERY_PLACE` is set.
 async fn sweep(bed: &mut Bed, name: &str, replicas: usize, ways: &[How]) -> Result<()> {
     bed.kill_manager(0).await?;
     let story = Story { bed, replicas, wanted: None };
@@ -74,16 +75,16 @@ async fn sweep(bed: &mut Bed, name: &str, replicas: usize, ways: &[How]) -> Resu
     bed.start_manager(0).await
 }
 
-/// What a story tells a sweep whose places are counted from somewhere in its middle.
+/// The result of a story whose places are counted from some moment in its middle.
 pub(crate) struct Told {
-    /// What our manager has written from there on.
+    /// What our manager has written from that moment on.
     pub(crate) writes: Vec<String>,
-    /// What the fault happened to.
+    /// The call that the fault struck.
     struck: Option<String>,
 }
 
 impl Told {
-    /// Until now, of a manager that had made so many writes before.
+    /// The result so far, for a manager that had made `earlier` writes before.
     pub(crate) fn until_now(manager: &FaultyManager, earlier: usize) -> Self {
         Self {
             writes: manager.writes().names().split_off(earlier),
@@ -96,7 +97,8 @@ impl Told {
     }
 }
 
-/// Has a fault happen at a place that is counted from now on. Gives how many writes there were before.
+/// Lets the fault of `place`, which is counted from now on, strike this manager. Returns how many writes the manager
+/// has made so far.
 pub(crate) fn strikes(manager: &FaultyManager, place: Option<&Place>) -> usize {
     let earlier = manager.writes().len();
     if let Some(place) = place {
@@ -107,7 +109,7 @@ pub(crate) fn strikes(manager: &FaultyManager, place: Option<&Place>) -> usize {
 
 /// One life of a cluster.
 struct Lived {
-    /// What there was when it was up.
+    /// The state when the cluster was up.
     up: Snapshot,
     writes: Writes<ApiCall>,
     strikes: Vec<Strike<ApiCall>>,
@@ -117,7 +119,7 @@ struct Lived {
 struct Story<'a> {
     bed: &'a Bed,
     replicas: usize,
-    /// What there is when it is up. `None`: whatever there is in the end.
+    /// The state that the cluster has to reach. `None`: whatever state it settles in.
     wanted: Option<Snapshot>,
 }
 
@@ -175,16 +177,16 @@ impl Story<'_> {
     }
 }
 
-/// How the event begins that says that the infrastructure template has no owner.
+/// Beginning of the warning that the infrastructure template has no owner.
 const NOT_OWNED: &str = "TemplateNotOwned ";
 
-/// Whether we were not permitted to make the Cluster an owner of the infrastructure template. Nothing depends on that before
-/// the Cluster goes, so that it is tried again only after minutes.
+/// Whether we were not permitted to make the Cluster an owner of the infrastructure template. Nothing depends on the
+/// owner until the Cluster is deleted, so the manager tries again only after minutes.
 fn is_template_not_owned(strikes: &[Strike<ApiCall>]) -> bool {
     strikes.iter().any(|strike| strike.fault == FORBIDDEN && strike.call.resource == "localmachinetemplates")
 }
 
-/// Warnings without those that say what we were not permitted to do, once that has happened.
+/// Filters out the warnings about a missing permission, if a write was refused for that.
 fn unexpected(mut warnings: Vec<String>, strikes: &[Strike<ApiCall>]) -> Result<Vec<String>> {
     if is_template_not_owned(strikes) {
         let told = warnings.iter().any(|warning| warning.starts_with(NOT_OWNED));
@@ -196,7 +198,7 @@ fn unexpected(mut warnings: Vec<String>, strikes: &[Strike<ApiCall>]) -> Result<
     Ok(warnings)
 }
 
-/// Waits until the Cluster is gone, which is what is left last.
+/// Waits until the Cluster is gone: it is the last object to go.
 async fn gone(handle: &ClusterHandle) -> Result<()> {
     until(format!("Cluster {} of {} is gone", handle.cluster, handle.namespace), PATIENCE, async || {
         tokio::time::sleep(CALM).await;

@@ -1,4 +1,5 @@
-//! Power cuts that take with them what was not synced: of one member, also while it starts, and of all at once.
+//! Power cuts that lose what was not synced: of one machine, also while its member starts, and of all machines at
+//! once.
 
 use crate::bring_up::PATIENCE;
 use crate::departures::only_theirs;
@@ -17,10 +18,10 @@ use futures::future::try_join_all;
 use local_infrastructure::machine::Machine;
 use std::time::Duration;
 
-/// Seconds until a member counts as unhealthy: more than it is away for, with all that happens to it.
+/// Seconds until a member counts as unhealthy: more than all the power cuts of one machine take.
 const UNHEALTHY: i64 = 90;
-/// How long after its disk is there a member that starts loses its power again: before its guard has looked at the
-/// data, while it marks that, and while etcd begins.
+/// When a machine that starts loses its power again, counted from the moment its disk is mounted: before the guard
+/// has checked the data, while the guard writes the epochs, and while etcd starts.
 const WHILE_IT_STARTS: [Duration; 5] = [
     Duration::ZERO,
     Duration::from_millis(100),
@@ -28,11 +29,11 @@ const WHILE_IT_STARTS: [Duration; 5] = [
     Duration::from_millis(500),
     Duration::from_millis(1_000),
 ];
-/// How long there is a load before the power is cut, so that there is something to be lost.
+/// How long clients write before the power is cut, so that there is something to lose.
 const LOADED: Duration = Duration::from_secs(5);
 
-/// Beside a dense load, the leader's machine loses its power, again and again while it starts; then all machines do at
-/// once. Every member comes back under its ID with all that was acknowledged, and nobody is replaced.
+/// Under a dense load, the leader's machine loses its power, again and again while it starts; then all machines do at
+/// once. Every member comes back under its member ID with everything that was acknowledged, and none is replaced.
 pub(crate) async fn lose_what_was_not_synced(bed: &mut Bed) -> Result<()> {
     if !can_be_made()? {
         skip("without root there are no loop devices, and no disk that can lose anything");
@@ -68,8 +69,8 @@ pub(crate) async fn lose_what_was_not_synced(bed: &mut Bed) -> Result<()> {
     bed.exactly(&[(&handle, 3)]).await
 }
 
-/// These machines lose their power at once, each once more at every one of these moments of its next start; then they
-/// start for good, and all members are well.
+/// Cuts the power of these machines at the same time, and again at each of the moments in `again` while they start.
+/// Then they start for good, and all members become healthy.
 async fn loses_power(bed: &Bed, handle: &ClusterHandle, machines: &[Machine], again: &[Duration]) -> Result<()> {
     let theirs: Vec<&Machine> = machines.iter().collect();
     let names: Vec<&str> = theirs.iter().map(|machine| machine.spec().name.as_str()).collect();
@@ -100,7 +101,7 @@ async fn loses_power(bed: &Bed, handle: &ClusterHandle, machines: &[Machine], ag
     Ok(())
 }
 
-/// Has a machine start, and waits until its disk is there.
+/// Starts a machine, and waits until its disk is mounted.
 async fn starts(machine: &Machine) -> Result<()> {
     on(machine, Machine::power_on).await?;
     until(format!("{} has its disk", machine.spec().name), PATIENCE, async || {

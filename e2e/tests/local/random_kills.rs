@@ -1,5 +1,5 @@
 //! Machines of members are killed at random moments, one or two of three at a time, and switched on again, while the
-//! cluster is in use. Twice one stays dead, and is replaced.
+//! cluster is in use. Twice a machine stays dead, and its member is replaced.
 
 use crate::departures::{only_theirs, replaced};
 use crate::ill::{PATIENT, all_are_well, checked};
@@ -22,20 +22,20 @@ use std::time::Duration;
 
 /// Kills in all.
 const KILLS: usize = 20;
-/// After so many of them, the one that is killed next stays dead. One of those that began has to be left in the end: the
-/// judge needs a log from its beginning.
+/// After so many kills, the machine that is killed next stays dead. One of the first members has to remain to the
+/// end: the judge needs a log from its beginning.
 const FOR_GOOD: [usize; 2] = [6, 13];
-/// Of two machines at once, and with them of a quorum: in so many of ten cases.
+/// In so many of ten cases two machines are killed at once, and the quorum is lost.
 const PAIRS: u32 = 3;
-/// Milliseconds that machines are off, and that all is well before the next kill. A member counts as unhealthy later
-/// than any of these comes back.
+/// Milliseconds that machines stay off, and milliseconds between the recovery and the next kill. Every machine is on
+/// again before its member counts as unhealthy.
 const OFF: Range<u64> = 100..6_000;
 const WELL: Range<u64> = 0..2_000;
 /// Fewer acknowledged writes show little.
 const WRITES: usize = 100;
 
-/// Twenty kills. Whoever comes back is the member that it was, whoever stays dead is replaced, and nothing that was
-/// acknowledged is lost.
+/// Twenty kills. A member that comes back is the same member, a member that stays dead is replaced, and nothing that
+/// was acknowledged is lost.
 pub(crate) async fn of_members(bed: &mut Bed) -> Result<()> {
     let seed = seed()?;
     println!("random_kills::of_members: E2E_SEED={seed} repeats these kills");
@@ -58,7 +58,7 @@ async fn killed_at_random(bed: &Bed, random: &mut StdRng) -> Result<()> {
             let (status, url) = (handle.status().await?, api::names::client_url(&machine.address().to_string()));
             bed.fault(&format!("kill {kills}: {doomed}, for good"), &[&machine], Silence::Lasting);
             on(&machine, Machine::kill).await?;
-            // Too many requests without an answer are too much for the judge.
+            // The judge cannot handle many requests without an answer, so clients leave the dead endpoint out.
             writers.endpoints(status.endpoints.split(',').filter(|other| *other != url).map(str::to_owned).collect());
             only_theirs(bed, &handle, &replaced(bed, &handle, doomed).await?).await?;
             follow(&writers, &handle.status().await?);
@@ -85,7 +85,7 @@ async fn killed_at_random(bed: &Bed, random: &mut StdRng) -> Result<()> {
     Ok(())
 }
 
-/// So many milliseconds later.
+/// Kills these machines, and switches them on again after `off` milliseconds.
 async fn dies_and_comes_back(bed: &Bed, handle: &ClusterHandle, doomed: &[String], off: u64) -> Result<()> {
     let machines = bed.machines_of(&handle.namespace, doomed)?;
     let theirs: Vec<&Machine> = machines.iter().collect();

@@ -22,10 +22,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_secs(120);
-/// Where a Pod finds its service account. `/run` is the world's own.
+/// Where a Pod finds its service account. Each world has its own `/run`.
 const MOUNT: &str = "/run/secrets/kubernetes.io/serviceaccount";
 
-/// A Pod has its ports to itself; here a manager of Cluster API has the same.
+/// Ports in place of those that the manager has in a Pod: here a manager of Cluster API uses the same ones.
 const HEALTH_PORT: u16 = 9710;
 const METRICS_PORT: u16 = 9711;
 
@@ -34,19 +34,21 @@ type Excuse = (&'static str, &'static [&'static str]);
 
 /// Permissions that nothing here uses, and why they are needed all the same.
 const UNUSED: &[Excuse] = &[
-    // Asked for by admission, not by us.
+    // Admission checks this permission; we send no such request.
     ("update", &["etcdclusters/finalizers", "etcdadmconfigs/finalizers", "clusters/finalizers"]),
 ];
 
-/// Permissions that are used with `E2E_FULL` set.
+/// Permissions that are used only with `E2E_FULL` set.
 const USED_LATER: &[Excuse] = &[
-    // When nobody says any more which endpoints a control plane uses.
+    // To find out which endpoints a control plane uses when the record of them is lost.
     ("list", &["kubeadmconfigs"]),
-    // Of an event that is repeated.
+    // To count an event that is repeated.
     ("patch", &["events"]),
-    // To find out whose an object is that is there already, and whether a Machine still waits that is made again.
+    // To find out who owns an object that already exists, and whether a Machine is still held back before it is
+    // deleted and made again.
     ("get", &["etcdadmconfigs", "*", "configmaps", "machines"]),
-    // What is left over of a Machine that was not made, as the manager was refused or killed, and is not wanted now.
+    // To delete the leftovers of a Machine that was not made, because the manager was refused or killed, and that is
+    // not wanted any more.
     ("delete", &["etcdadmconfigs", "*"]),
 ];
 
@@ -57,19 +59,19 @@ struct Place {
     watch_filter: Option<&'static str>,
 }
 
-/// A whole life with nothing but the permissions of `config/rbac`: none is missing, and none is left over.
+/// A whole life with only the permissions of `config/rbac`: none is missing, and none is unused.
 pub(crate) async fn least_privilege(bed: &mut Bed) -> Result<()> {
     let documents = documents(&kustomize(bed, "default").await?)?;
-    // Parts of it are there already, by the bed's hand.
+    // The bed has already installed parts of this.
     install(bed, "default", &["--force-conflicts"]).await?;
-    // The plane has the admission plugin that needs them.
+    // The plane runs the admission plugin that needs these permissions.
     install(bed, "owner-references", &[]).await?;
     aggregated(bed).await?;
-    // As for an upgrade: what others have filled in by now does not conflict.
+    // Again, as for an upgrade: fields that others have filled in meanwhile cause no conflict.
     install(bed, "default", &[]).await?;
     aggregated(bed).await?;
     ClusterHandle::make_namespace(&bed.client(), "rbac").await?;
-    // Another manager would do the work.
+    // The bed's own manager would do the work.
     bed.kill_manager(0).await?;
     let result = live(bed, &documents, Place { namespace: "rbac", watch_filter: None }).await;
     bed.start_manager(0).await?;
@@ -86,7 +88,7 @@ pub(crate) async fn one_namespace(bed: &mut Bed) -> Result<()> {
     );
     ClusterHandle::make_namespace(&bed.client(), "team-a").await?;
     install(bed, "namespaced", &["--force-conflicts"]).await?;
-    // The plane has the admission plugin that needs them.
+    // The plane runs the admission plugin that needs these permissions.
     install(bed, "owner-references", &[]).await?;
     aggregated(bed).await?;
     bed.kill_manager(0).await?;
@@ -95,12 +97,12 @@ pub(crate) async fn one_namespace(bed: &mut Bed) -> Result<()> {
     result
 }
 
-/// The same for a further manager, which works on the objects with its label.
+/// The same for an additional manager, which works on the objects with its watch-filter label.
 pub(crate) async fn watch_filter(bed: &mut Bed) -> Result<()> {
     let documents = documents(&kustomize(bed, "watch-filter").await?)?;
     ClusterHandle::make_namespace(&bed.client(), "rbac-blue").await?;
     install(bed, "watch-filter", &["--force-conflicts"]).await?;
-    // The plane has the admission plugin that needs them.
+    // The plane runs the admission plugin that needs these permissions.
     install(bed, "owner-references", &[]).await?;
     aggregated(bed).await?;
     bed.kill_manager(0).await?;
@@ -124,7 +126,7 @@ async fn live(bed: &Bed, documents: &[Value], place: Place) -> Result<()> {
     let ended = manager.terminate(Duration::from_secs(20)).await?;
     let requests = bed.plane.requests_since(mark)?.user(&user);
     let refused = requests.filter(|request| request.code == 403);
-    // Said before whatever came of it.
+    // Checked first, because a missing permission explains other failures.
     ensure!(refused.is_empty(), "the manager lacks permissions:\n{refused}");
     result?;
     ensure!(ended.success(), "the manager ended with {ended}");
@@ -134,7 +136,7 @@ async fn live(bed: &Bed, documents: &[Value], place: Place) -> Result<()> {
     nothing_left_over(documents, &requests)
 }
 
-/// Waits until the roles with our label have been put together: a request before that would be refused.
+/// Waits until the roles with our label are aggregated: an earlier request would be refused.
 async fn aggregated(bed: &Bed) -> Result<()> {
     let roles: Api<ClusterRole> = Api::all(bed.client());
     until("the roles are aggregated", PATIENCE, async || {
@@ -168,7 +170,7 @@ fn folder(of: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../config").join(of)
 }
 
-/// Runs kubectl, and gives what it prints.
+/// Runs kubectl, and returns what it prints.
 async fn kubectl(
     bed: &Bed,
     arguments: impl FnOnce(&mut std::process::Command) -> &mut std::process::Command,
@@ -178,7 +180,7 @@ async fn kubectl(
     tokio::task::spawn_blocking(move || output(&mut kubectl)).await?
 }
 
-/// What kubelet mounts into a Pod.
+/// Writes the files that kubelet mounts into a Pod.
 async fn mount_account(bed: &Bed, namespace: &str, name: &str) -> Result<()> {
     let accounts: Api<ServiceAccount> = Api::namespaced(bed.client(), namespace);
     let request = TokenRequest { spec: Some(TokenRequestSpec::default()), ..TokenRequest::default() };
@@ -193,7 +195,8 @@ async fn mount_account(bed: &Bed, namespace: &str, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Starts what the Deployment says, with the environment of a Pod, and waits until its probe says that it is ready.
+/// Starts the manager as the Deployment says, with the environment of a Pod, and waits until its readiness probe
+/// succeeds.
 async fn start(bed: &Bed, documents: &[Value], namespace: &str) -> Result<Process> {
     let deployment = documents.iter().find(|document| document["kind"] == "Deployment").context("a Deployment")?;
     let container = deployment.pointer("/spec/template/spec/containers/0").context("a container")?;
@@ -249,10 +252,10 @@ impl Place {
     }
 }
 
-/// Whatever a cluster may ask of the manager in the way of requests.
+/// Runs clusters that make the manager send every kind of request that it may have to send.
 async fn bring_up_and_delete(bed: &Bed, place: Place) -> Result<()> {
     let (client, namespace) = (bed.client(), place.namespace);
-    // A lock that a Machine has left behind is taken over, and a file comes from a Secret.
+    // One cluster has to take over the lock of a Machine that is gone, and reads a file from a Secret.
     let lock = left_behind("late", &json!({ETCD_CLUSTER_LABEL: "late-etcd"}))?;
     Api::namespaced(client.clone(), namespace).create(&PostParams::default(), &lock).await?;
     let motd: Secret = serde_json::from_value(json!({"metadata": {"name": "motd"}, "stringData": {"text": "hello"}}))?;
@@ -290,7 +293,7 @@ async fn bring_up_and_delete(bed: &Bed, place: Place) -> Result<()> {
     .await
 }
 
-/// The lock of a Cluster, as a Machine that is gone has left it.
+/// The init lock of a Cluster, as a Machine that is gone has left it.
 fn left_behind(cluster: &str, labels: &Value) -> Result<ConfigMap> {
     let lock = json!({
         "metadata": {"name": init_lock(cluster), "labels": labels},
@@ -299,7 +302,7 @@ fn left_behind(cluster: &str, labels: &Value) -> Result<ConfigMap> {
     Ok(serde_json::from_value(lock)?)
 }
 
-/// Whatever a person finds in `/metrics` is explained.
+/// Checks that docs/metrics.md explains every metric in `/metrics`.
 fn metrics_are_documented(metrics: &str) -> Result<()> {
     let documentation = include_str!("../../../docs/metrics.md");
     let names = metrics.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next());
@@ -309,7 +312,7 @@ fn metrics_are_documented(metrics: &str) -> Result<()> {
 }
 
 fn nothing_left_over(documents: &[Value], requests: &Requests) -> Result<()> {
-    // Further roles are for people.
+    // Roles without a binding are for people.
     let is_bound = |role: &&Value| {
         let of =
             json!({"apiGroup": "rbac.authorization.k8s.io", "kind": role["kind"], "name": role["metadata"]["name"]});
@@ -324,7 +327,7 @@ fn nothing_left_over(documents: &[Value], requests: &Requests) -> Result<()> {
         let found: BTreeSet<String> = all.iter().filter(|it| wanted(it)).map(name).collect();
         Vec::from_iter(found).join(", ")
     };
-    // What is used each time needs no excuse any more.
+    // A permission that is used in every run needs no excuse any more.
     println!("  excused, and used: [{}]", named(&|it| it.is_excused() && it.is_used(requests)));
     let unused = named(&|it| !it.is_used(requests) && !it.is_excused());
     ensure!(unused.is_empty(), "permissions that are not needed: {unused}");

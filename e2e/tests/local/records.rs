@@ -1,4 +1,4 @@
-//! What EtcdClusters have said meanwhile: every state that they went through, and every warning about them.
+//! What EtcdClusters have reported in a scenario: every state that they went through, and every warning about them.
 
 use anyhow::{Context, Result, bail, ensure};
 use api::EtcdCluster;
@@ -9,19 +9,19 @@ use kube::{Client, ResourceExt};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::task::JoinHandle;
 
-/// Kinds whose events are ours, whoever sends them.
+/// Kinds whose events count as ours, no matter which controller sends them.
 const OURS: [&str; 2] = ["EtcdCluster", "EtcdadmConfig"];
-/// Controllers of ours, which also speak about others' objects.
+/// Our controllers, which also send events about objects of other kinds.
 const CONTROLLERS: [&str; 3] = ["etcd-cluster-controller", "etcdadm-bootstrap", "cluster-hooks"];
 
-/// Every state of a namespace's EtcdClusters since it was begun.
+/// Every state of a namespace's EtcdClusters since the record began.
 pub(crate) struct Record {
     states: Arc<Mutex<Vec<EtcdCluster>>>,
     watch: JoinHandle<kube::Error>,
 }
 
 impl Record {
-    /// Begins with the EtcdClusters as they are.
+    /// Begins a record with the EtcdClusters as they are.
     pub(crate) async fn of(client: &Client, namespace: &str) -> Result<Self> {
         let api: Api<EtcdCluster> = Api::namespaced(client.clone(), namespace);
         let begin = api.list(&ListParams::default()).await.context("list EtcdClusters")?;
@@ -31,10 +31,10 @@ impl Record {
         Ok(Self { states, watch })
     }
 
-    /// Ends it, and gives all states.
+    /// Ends the record, and returns all states.
     ///
     /// # Errors
-    /// When it has missed some: the watch could not be continued.
+    /// When states were missed, because the watch could not be resumed.
     pub(crate) async fn stop(self) -> Result<Vec<EtcdCluster>> {
         if self.watch.is_finished() {
             bail!("states were missed: {}", self.watch.await.context("the watch")?);
@@ -44,7 +44,7 @@ impl Record {
     }
 }
 
-/// Takes the watch up again where it ended, which it does every five minutes; gives the error that hinders it.
+/// Resumes the watch when it ends, which happens every five minutes. Returns the error that prevents this.
 async fn follow(api: Api<EtcdCluster>, mut version: String, states: Arc<Mutex<Vec<EtcdCluster>>>) -> kube::Error {
     loop {
         let mut events = match api.watch(&WatchParams::default(), &version).await {
@@ -66,7 +66,8 @@ async fn follow(api: Api<EtcdCluster>, mut version: String, states: Arc<Mutex<Ve
     }
 }
 
-/// Once an EtcdCluster was Available, it never said that it is not. That it does not know is another matter.
+/// Checks that an EtcdCluster never said that it is not Available after it once was. It may say that it does not
+/// know.
 pub(crate) fn always_available(states: &[EtcdCluster]) -> Result<()> {
     let mut available = std::collections::BTreeSet::new();
     for state in states {
@@ -85,24 +86,24 @@ pub(crate) fn always_available(states: &[EtcdCluster]) -> Result<()> {
     Ok(())
 }
 
-/// A warning of ours. One that is told again is another one.
+/// A warning of ours. When it is repeated, it counts as another one.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Warning {
     /// `<reason> about <kind> <name>: <note>`.
     pub(crate) text: String,
     event: String,
-    /// How often it was told, if more than once.
+    /// How often the event has happened, if more than once.
     times: Option<i32>,
 }
 
-/// The text of every warning of ours in a namespace.
+/// The texts of all our warnings in a namespace.
 pub(crate) async fn warnings(client: &Client, namespace: &str) -> Result<Vec<String>> {
     Ok(told(client, namespace).await?.into_iter().map(|warning| warning.text).collect())
 }
 
-/// Warnings of ours in a namespace. What others say of their own objects is not counted: they warn in the best of lives
-/// too, and in other words with each release. So does KubeadmControlPlane while a Machine of its comes up
-/// (`ControlPlaneUnhealthy`, in `scale.go` of Cluster API 1.14).
+/// Our warnings in a namespace. Warnings of other controllers about their own objects do not count: those controllers
+/// warn even when nothing is wrong, and in other words with each release. For example, KubeadmControlPlane warns
+/// while one of its Machines comes up (`ControlPlaneUnhealthy`, in `scale.go` of Cluster API 1.14).
 pub(crate) async fn told(client: &Client, namespace: &str) -> Result<Vec<Warning>> {
     let events: Api<Event> = Api::namespaced(client.clone(), namespace);
     let events = events.list(&ListParams::default()).await.context("list events")?.items;

@@ -27,8 +27,8 @@ pub(crate) async fn v1_14_2(bed: &mut Bed) -> Result<()> {
     life(bed).await
 }
 
-/// What depends on Cluster API the most: a cluster comes up and is handed over, its manifests are applied again, Machines are
-/// replaced because a MachineHealthCheck says so, and all of it is deleted.
+/// What depends on Cluster API the most: a cluster comes up and is handed over, its manifests are applied again, a
+/// Machine is replaced because a MachineHealthCheck marks it, and everything is deleted.
 async fn life(bed: &mut Bed) -> Result<()> {
     bring_up::three_members(bed).await?;
     bed.clear(CLEAR).await?;

@@ -1,5 +1,5 @@
-//! A member's machine is gone for good: the member is replaced, while the cluster is in use; and one that comes back in time
-//! stays.
+//! A member's machine is gone for good: the member is replaced while the cluster is in use. A member that comes back
+//! in time stays.
 
 use crate::bring_up::{PATIENCE, released};
 use crate::departures::{only_theirs, replaced};
@@ -27,21 +27,23 @@ use std::time::{Duration, Instant};
 
 /// Seconds between two checks, and until a member counts as unhealthy.
 const CHECKS: (i64, i64) = (1, 4);
-/// The longest that etcd may be without a leader when that dies: a few elections.
+/// How long no write may be acknowledged when the leader dies: a few elections.
 const STALL: Duration = Duration::from_secs(10);
-/// A boot that takes ten times as long as it takes until a member counts as unhealthy, within the default grace.
+/// How long a slow boot takes: ten times as long as it takes until a member counts as unhealthy, and less than the
+/// default grace.
 const SLOW_BOOT: Duration = Duration::from_secs(40);
-/// How long it is looked at that a replacement that has failed stays.
+/// How long the scenario waits to see that a failed replacement stays.
 const STEADY: Duration = Duration::from_secs(8);
-/// Seconds until it is replaced, once that is allowed.
+/// Seconds until the failed replacement is replaced, once `maxRetry` allows that.
 const SOON: i64 = 10;
-/// Clusters side by side in a sweep, each with a manager of its own.
+/// Clusters side by side in a sweep. Each has its own manager.
 const AT_ONCE: usize = 2;
 /// How long a cluster may take beside others.
 const BESIDE_OTHERS: Duration = Duration::from_secs(300);
 
-/// One machine of three dies and stays dead, a follower's first and then the leader's. Each time the replacement boots before
-/// anything is deleted, the member leaves, and the control plane is told once. Nothing that was acknowledged is lost.
+/// One machine of three dies and stays dead: first a follower's, then the leader's. Each time the replacement boots
+/// before anything is deleted, the dead member is removed, and the control plane is told once. Nothing that was
+/// acknowledged is lost.
 pub(crate) async fn of_members_that_die(bed: &mut Bed) -> Result<()> {
     let handle = up(bed, "repair-dead", 3).await?;
     let writers = History::begin(bed.world(), &handle.namespace, &handle.etcd_access().await?, LOAD).await?;
@@ -71,7 +73,8 @@ pub(crate) async fn of_members_that_die(bed: &mut Bed) -> Result<()> {
     Ok(())
 }
 
-/// It comes back while its replacement is held up: it stays, and the replacement goes again. The endpoints never change.
+/// The dead member comes back while its replacement is held up: the member stays, and the replacement is deleted. The
+/// endpoints never change.
 pub(crate) async fn is_called_off(bed: &mut Bed) -> Result<()> {
     let handle = up(bed, "repair-off", 3).await?;
     let load = LowLoad::begin(bed, &handle).await?;
@@ -104,8 +107,8 @@ pub(crate) async fn is_called_off(bed: &mut Bed) -> Result<()> {
     load.judged().await
 }
 
-/// Two of five die at once; in a cluster beside it, one is cut off and another one loses its disk. They are replaced one
-/// after the other; in the end there are five again.
+/// Two of five machines die at the same time. In a second cluster, one machine is cut off and another one loses its
+/// disk. The members are replaced one after the other, and in the end there are five again.
 pub(crate) async fn of_two_of_five(bed: &mut Bed) -> Result<()> {
     let bed = &*bed;
     let die = async { two_fail(bed, "repair-two", [&KILLED, &KILLED]).await.context("two die") };
@@ -113,7 +116,7 @@ pub(crate) async fn of_two_of_five(bed: &mut Bed) -> Result<()> {
     try_join!(die, live).map(drop)
 }
 
-/// This happens to the two newest ones.
+/// The two newest machines have these faults, and their members are replaced.
 async fn two_fail(bed: &Bed, namespace: &str, faults: [&'static Fault; 2]) -> Result<()> {
     let handle = up(bed, namespace, 5).await?;
     let names = handle.member_names(5);
@@ -140,9 +143,9 @@ async fn two_fail(bed: &Bed, namespace: &str, faults: [&'static Fault; 2]) -> Re
     load.judged().await
 }
 
-/// The replacement takes far longer to boot than it takes until a member counts as unhealthy: it is waited for, and no
-/// other is made. Nothing is deleted before it is up, and then once. Beside it, in another cluster, a replacement fails
-/// too: see [`limited`].
+/// The replacement boots for much longer than it takes until a member counts as unhealthy: the manager waits for it,
+/// and makes no other. Nothing is deleted until the replacement is up, and then one Machine is. In a second cluster,
+/// the replacement fails too: see [`limited`].
 pub(crate) async fn by_one_that_boots_slowly(bed: &mut Bed) -> Result<()> {
     let bed = &*bed;
     let slow = async { slowly(bed).await.context("one that boots slowly") };
@@ -177,8 +180,9 @@ async fn slowly(bed: &Bed) -> Result<()> {
     load.judged().await
 }
 
-/// A member dies, and then its replacement. As long as `maxRetry` is 0 a person has to decide, and nothing is done. With
-/// one more retry it waits until `retryPeriodSeconds` are over since the first was decided on, and is replaced then.
+/// A member dies, and then its replacement dies too. While `maxRetry` is 0, nothing is done, and a person has to
+/// decide. With `maxRetry` 1, the manager waits until `retryPeriodSeconds` have passed since the first remediation
+/// began, and then replaces the failed replacement.
 async fn limited(bed: &Bed) -> Result<()> {
     let limits = |etcd: &mut Value| etcd["spec"]["remediation"] = json!({"maxRetry": 0});
     let handle = alone(bed, manifests("repair-limited", 3)?.with("EtcdCluster", limits)).await?;
@@ -215,9 +219,9 @@ async fn limited(bed: &Bed) -> Result<()> {
     load.judged().await
 }
 
-/// At the writes of a replacement our manager is killed before them, killed after them, or loses the answer: a sample,
-/// or with `E2E_EVERY_PLACE` set all of them. Each time one member is replaced by one, and the control plane, by whose
-/// record the endpoints are in use, is told of it.
+/// Our manager is killed before a write of a remediation, killed after it, or loses the answer: at a sample of the
+/// writes, or at all of them if `E2E_EVERY_PLACE` is set. Each time one Machine replaces the member, and the control
+/// plane, which has the endpoints in use, is told of that.
 pub(crate) async fn survives_kills(bed: &mut Bed) -> Result<()> {
     bed.kill_manager(0).await?;
     let counted = tell(bed, "repair-counted", None).await.context("without a fault")?.writes;
@@ -228,7 +232,7 @@ pub(crate) async fn survives_kills(bed: &mut Bed) -> Result<()> {
     bed.start_manager(0).await
 }
 
-/// One replacement, with its writes and what the fault happened to.
+/// Runs one remediation. Returns its writes, and the call that the fault struck.
 async fn tell(bed: &Bed, namespace: &str, place: Option<Place>) -> Result<Told> {
     let client = bed.client();
     ClusterHandle::make_namespace(&client, namespace).await?;
@@ -254,7 +258,7 @@ async fn tell(bed: &Bed, namespace: &str, place: Option<Place>) -> Result<Told> 
     Ok(told)
 }
 
-/// Waits until the control plane has the endpoints that are published. Gives these.
+/// Waits until the control plane has the published endpoints, and returns them.
 async fn is_told(handle: &ClusterHandle) -> Result<String> {
     let endpoints = handle.status().await?.endpoints;
     until("the control plane is told", PATIENCE, async || {
@@ -266,8 +270,8 @@ async fn is_told(handle: &ClusterHandle) -> Result<String> {
     Ok(endpoints)
 }
 
-/// By the API server's own account: a replacement was made and got its bootstrap data before the Machine was deleted, which was
-/// done once.
+/// Checks by the API server's audit log that a replacement was made and got its bootstrap data before the dead
+/// Machine was deleted, and that this Machine was deleted once.
 fn in_order(bed: &Bed, handle: &ClusterHandle, doomed: &str, mark: Mark) -> Result<()> {
     let requests = bed.plane.requests_since(mark)?;
     let ours = requests.user(users::PROVIDER).done_in(&handle.namespace);
@@ -288,14 +292,14 @@ async fn begun(handle: &ClusterHandle) -> Result<Option<LastRemediation>> {
     Ok(handle.status().await?.last_remediation)
 }
 
-/// The machine is off from now on.
+/// Kills the machine of a member. It stays off.
 pub(crate) async fn dies(bed: &Bed, handle: &ClusterHandle, name: &str) -> Result<()> {
     let machine = bed.machines.get(&handle.namespace, name)?;
     bed.fault(&format!("{name}: its machine is killed"), &[&machine], Silence::Lasting);
     on(&machine, Machine::kill).await
 }
 
-/// A cluster that is looked at closely, and repaired soon.
+/// A cluster whose members are checked often, and soon count as unhealthy.
 pub(crate) fn manifests(namespace: &str, replicas: i64) -> Result<Manifests> {
     Ok(Manifests::new(namespace, "demo")?.replicas(replicas).with("EtcdCluster", |etcd| {
         etcd["spec"]["healthCheck"] = json!({"intervalSeconds": CHECKS.0, "unhealthyAfterSeconds": CHECKS.1});

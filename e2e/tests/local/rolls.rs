@@ -1,4 +1,4 @@
-//! Another spec for a cluster that is in use: every Machine is replaced by one that matches.
+//! The spec of a cluster that is in use changes: every Machine is replaced by one that matches.
 
 mod forecast;
 
@@ -24,20 +24,21 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// The longest that a write may take: a move of leadership at most.
+/// How long no write may be acknowledged: one move of leadership at most.
 const STALL: Duration = Duration::from_millis(1_500);
-/// How long it is written to when all is told.
+/// How long the scenario goes on when the change is over or has to wait.
 const AFTERWARDS: Duration = Duration::from_secs(3);
-/// By how much the clocks of the manager and of the API server may differ: so long after `rolloutAfter` nobody acts.
+/// By how much the clocks of the manager and of the API server may differ: for so long after `rolloutAfter`, nothing
+/// is done.
 const CLOCKS_DIFFER: SignedDuration = SignedDuration::from_secs(10);
 /// How long three members may take to be replaced one after the other.
 pub(crate) const ROLLOUT: Duration = Duration::from_secs(300);
 
-/// Clients that follow what is published.
+/// A load whose clients follow the published endpoints.
 pub(crate) const FOLLOWERS: Load = Load { keep_endpoints: false, ..LOAD };
 
-/// Nobody but a client uses the endpoints: one after the other is replaced, and the manager is killed meanwhile. All of it
-/// happens as the plugin has foretold it.
+/// Only the load uses the endpoints: the members are replaced one after the other, and the manager is killed
+/// meanwhile. The rollout is what the plugin has forecast.
 pub(crate) async fn three_one_by_one(bed: &mut Bed) -> Result<()> {
     let handle = alone(bed, Manifests::new("rolls-three", "demo")?).await?;
     let old = handle.etcd_machines().await?;
@@ -50,7 +51,7 @@ pub(crate) async fn three_one_by_one(bed: &mut Bed) -> Result<()> {
     until("the first old member leaves", PATIENCE, async || Ok(handle.status().await?.operation.map(drop))).await?;
     bed.kill_and_restart_manager(0).await?;
     rolled(bed, &handle, &old, &writers).await?;
-    // No member is left that has the log from its beginning.
+    // No member that is left has the log from its beginning.
     judged(bed, &handle, writers, &[], old.len()).await?;
     let mut moves = BTreeSet::new();
     for status in states.stop().await?.into_iter().filter_map(|etcd| etcd.status) {
@@ -59,15 +60,15 @@ pub(crate) async fn three_one_by_one(bed: &mut Bed) -> Result<()> {
         let moved = status.operation.filter(|operation| operation.kind == OperationKind::MoveLeader);
         moves.extend(moved.map(|operation| operation.member_id));
     }
-    // The leader's Machine goes last.
+    // The leader's Machine goes last, so leadership moves once.
     ensure!(moves.len() == 1, "leadership was moved away from {moves:?}");
     let done = forecast::done(bed, &handle, mark, old.len())?;
     ensure!(done == foretold && done.replaces(&old), "foretold was {foretold:?}, and done {done:?}");
     Ok(())
 }
 
-/// The spec stays what it is, and `rolloutAfter` becomes the present time: each Machine is replaced once, not before
-/// clocks that differ agree on that time, and those that are made then stay.
+/// Only `rolloutAfter` changes, to the present time. Each Machine is replaced once, not before that time has passed
+/// on any clock that may differ, and the new Machines stay.
 pub(crate) async fn after_a_time(bed: &mut Bed) -> Result<()> {
     let handle = alone(bed, Manifests::new("rolls-after", "demo")?).await?;
     let old = handle.etcd_machines().await?;
@@ -90,8 +91,8 @@ pub(crate) async fn after_a_time(bed: &mut Bed) -> Result<()> {
     judged(bed, &handle, writers, &[], old.len()).await
 }
 
-/// From etcd 3.5 over two patch versions of 3.6 to 3.7, with a way back while versions are mixed. What cannot be done
-/// in one step is refused.
+/// From etcd 3.5 through two patch versions of 3.6 to 3.7, with a return to 3.5 while versions are mixed. A change of
+/// version that etcd cannot make in one step is refused.
 pub(crate) async fn versions_under_load(bed: &mut Bed) -> Result<()> {
     let [first, earlier, second, third] = Etcd::ALL.map(Etcd::version);
     let (first, earlier, second, third) = (first?, earlier?, second?, third?);
@@ -139,7 +140,7 @@ fn version(version: &str) -> Value {
     json!({"etcdadmConfigSpec": {"version": version}})
 }
 
-/// Every Machine is replaced by one with this version of etcd. Gives their names.
+/// Rolls out this version of etcd. Returns the names of the new Machines.
 async fn goes_to(
     bed: &Bed,
     handle: &ClusterHandle,
@@ -154,7 +155,8 @@ async fn goes_to(
     Ok(machines)
 }
 
-/// A version that the members cannot go to is asked for: it is said what they can go to, and nothing is done.
+/// Asks for a version that the members cannot go to: a condition says which version they can go to first, and nothing
+/// is done.
 async fn is_refused(handle: &ClusterHandle, asked: &str, instead: &str) -> Result<()> {
     let machines = handle.etcd_machines().await?;
     changed(handle, &version(asked)).await?;
@@ -171,9 +173,9 @@ async fn is_refused(handle: &ClusterHandle, asked: &str, instead: &str) -> Resul
     Ok(())
 }
 
-/// With a control plane that uses the endpoints: three become six, it is told of the new ones once, and the old ones
-/// stay as long as it has not rolled out, which none ever does here: no write fails. All that is up to us happens as
-/// the plugin has foretold it. Deleting the Cluster goes on as ever.
+/// A control plane uses the endpoints: three members become six, the control plane is told of the new ones once, and
+/// the old ones stay until it has rolled out, which it never does here. No write fails. What we do is what the plugin
+/// has forecast. Deleting the Cluster works as always.
 pub(crate) async fn beside_a_control_plane(bed: &mut Bed) -> Result<()> {
     let handle = used(bed, Manifests::new("rolls-used", "demo")?).await?;
     let (old, before) = (handle.etcd_machines().await?, handle.status().await?.endpoints);
@@ -205,7 +207,7 @@ pub(crate) async fn beside_a_control_plane(bed: &mut Bed) -> Result<()> {
     all_is_gone(bed, &handle).await
 }
 
-/// Room for one Machine more: there are never more members than wanted and one.
+/// `maxSurge` 1: there is never more than one member beyond the wanted number.
 pub(crate) async fn with_room_for_one(bed: &mut Bed) -> Result<()> {
     for status in in_little_room(bed, "rolls-narrow", 1).await? {
         ensure!(status.members.len() <= 4, "there were {} members", status.members.len());
@@ -213,7 +215,7 @@ pub(crate) async fn with_room_for_one(bed: &mut Bed) -> Result<()> {
     Ok(())
 }
 
-/// No room for another Machine: a member leaves first, and its replacement comes.
+/// `maxSurge` 0: a member leaves first, and then its replacement joins.
 pub(crate) async fn without_room(bed: &mut Bed) -> Result<()> {
     let mut fewest = usize::MAX;
     for status in in_little_room(bed, "rolls-in-place", 0).await? {
@@ -224,9 +226,9 @@ pub(crate) async fn without_room(bed: &mut Bed) -> Result<()> {
     Ok(())
 }
 
-/// A rollout of three with room for so many Machines more: the control plane is told of the members that are there when
-/// no other old one may leave. It never rolls out here, so nothing goes on until a person says that it may. Gives every
-/// status on the way.
+/// A rollout of three members with this `maxSurge`. When no other old member may leave, the control plane is told of
+/// the members that there are. It never rolls out here, so nothing goes on until a person says that it may. Returns
+/// every status on the way.
 async fn in_little_room(bed: &mut Bed, namespace: &str, max_surge: usize) -> Result<Vec<EtcdClusterStatus>> {
     let narrow = |etcd: &mut Value| etcd["spec"]["rolloutStrategy"] = json!({"rollingUpdate": {"maxSurge": max_surge}});
     let handle = used(bed, Manifests::new(namespace, "demo")?.with("EtcdCluster", narrow)).await?;
@@ -244,7 +246,7 @@ async fn in_little_room(bed: &mut Bed, namespace: &str, max_surge: usize) -> Res
     ignore_what_is_in_use(&handle).await?;
     rolled(bed, &handle, &old, &writers).await?;
     until_machines_say(&handle, &old).await?;
-    // The clients here try endpoints that are dead, as API servers do not: some requests fail or wait where members leave.
+    // Unlike API servers, the clients here try dead endpoints: some requests fail or wait when members leave.
     nothing_is_lost(&handle, writers, &[]).await?;
     let states = states.stop().await?.into_iter().filter_map(|etcd| etcd.status).collect();
     handle.delete("Cluster", &handle.cluster).await?;
@@ -252,8 +254,8 @@ async fn in_little_room(bed: &mut Bed, namespace: &str, max_surge: usize) -> Res
     Ok(states)
 }
 
-/// Waits until each Machine that is not being deleted says in `UpToDate` whether it matches the spec: none of the old
-/// ones does, and all others do. Gives how many old ones there are.
+/// Waits until each Machine that is not being deleted says in `UpToDate` whether it matches the spec: no old Machine
+/// does, and every other one does. Returns how many old Machines there are.
 async fn until_machines_say(handle: &ClusterHandle, old: &[String]) -> Result<usize> {
     until("each Machine says whether it matches the spec", PATIENCE, async || {
         let mut outdated = 0;
@@ -272,7 +274,7 @@ async fn until_machines_say(handle: &ClusterHandle, old: &[String]) -> Result<us
     .await
 }
 
-/// A person says of the present spec that no API server needs endpoints that are not published any more.
+/// A person says, for the present spec, that no API server needs endpoints that are no longer published.
 pub(crate) async fn ignore_what_is_in_use(handle: &ClusterHandle) -> Result<()> {
     let generation = handle.etcds().get(&handle.etcd).await?.metadata.generation.context("no generation")?;
     let annotations = json!({"etcdcluster.cluster.x-k8s.io/ignore-endpoints-in-use": generation.to_string()});
@@ -281,8 +283,8 @@ pub(crate) async fn ignore_what_is_in_use(handle: &ClusterHandle) -> Result<()> 
     Ok(())
 }
 
-/// Five of another spec, while API servers use the old ones: two of these make room for new ones, three stay, and the
-/// control plane is told once.
+/// Five members get another spec while API servers use the old members: two old members make room for new ones, three
+/// stay, and the control plane is told once.
 pub(crate) async fn five_beside_a_control_plane(bed: &mut Bed) -> Result<()> {
     let five = |etcd: &mut Value| etcd["spec"]["replicas"] = json!(5);
     let handle = used(bed, Manifests::new("rolls-five", "demo")?.with("EtcdCluster", five)).await?;
@@ -295,7 +297,7 @@ pub(crate) async fn five_beside_a_control_plane(bed: &mut Bed) -> Result<()> {
     let machines = handle.etcd_machines().await?;
     let left = machines.iter().filter(|name| old.contains(name)).count();
     ensure!((machines.len(), left) == (8, 3), "the Machines are {machines:?}");
-    // As above.
+    // As in `in_little_room`, some requests fail or wait when members leave.
     nothing_is_lost(&handle, writers, &[]).await?;
     for status in states.stop().await?.into_iter().filter_map(|etcd| etcd.status) {
         ensure!([&before, &after].contains(&&status.endpoints), "these were published: {}", status.endpoints);
@@ -321,7 +323,8 @@ pub(crate) fn shared(one: &str, other: &str) -> usize {
     one.split(',').filter(|url| other.split(',').any(|it| it == *url)).count()
 }
 
-/// The writers go over to other endpoints as soon as they are published. API servers do not, but here nobody waits for any.
+/// The writers switch to other endpoints as soon as these are published. API servers do not, but nothing waits for
+/// them here.
 pub(crate) fn follow(writers: &History, status: &EtcdClusterStatus) {
     writers.endpoints(status.endpoints.split(',').map(str::to_owned).collect());
 }
@@ -330,7 +333,7 @@ pub(crate) fn is_voter(member: &api::etcd_cluster::MemberStatus) -> bool {
     member.role == api::etcd_cluster::MemberRole::Voter
 }
 
-/// Every endpoint that is told is that of a voter.
+/// Checks that every published endpoint is that of a voter.
 fn served_by_members(status: &EtcdClusterStatus) -> Result<()> {
     let serves = |url: &str| status.members.iter().any(|member| member.client_url == url && is_voter(member));
     let dead = status.endpoints.split(',').find(|url| !serves(url));
@@ -338,14 +341,15 @@ fn served_by_members(status: &EtcdClusterStatus) -> Result<()> {
     Ok(())
 }
 
-/// Status, reason and message of the condition.
+/// Status, reason and message of the condition MachinesUpToDate.
 pub(crate) fn up_to_date(status: &EtcdClusterStatus) -> Result<(String, String, String)> {
     let found = status.conditions.iter().find(|condition| condition.type_ == "MachinesUpToDate");
     let found = found.with_context(|| format!("there is no MachinesUpToDate: {:?}", status.conditions))?;
     Ok((found.status.clone(), found.reason.clone(), found.message.clone()))
 }
 
-/// Waits until as many other Machines are there, all of them voters, and nothing is being done. Gives their names.
+/// Waits until so many new Machines have replaced the old ones, all are voters, and nothing is being done. Returns
+/// their names.
 pub(crate) async fn rolled(
     bed: &Bed,
     handle: &ClusterHandle,
@@ -367,8 +371,9 @@ pub(crate) async fn rolled(
     Ok(machines)
 }
 
-/// Nothing that was acknowledged is lost, no write failed or waited for long, and nobody was warned. A write that a member was
-/// asked for at the moment at which it left may stay without an answer; `left`: how many members have left.
+/// Checks that nothing that was acknowledged is lost, that no write failed or had to wait for long, and that there is
+/// no warning. A write that is under way when its member leaves may stay without an answer; `left`: how many members
+/// have left.
 pub(crate) async fn judged(
     bed: &Bed,
     handle: &ClusterHandle,
@@ -384,8 +389,8 @@ pub(crate) async fn judged(
     Ok(())
 }
 
-/// Of clients that follow the endpoints, no more writes failed than could be under way when leadership moved or a
-/// member left, and none that was tried once more. Nobody waited for long.
+/// Checks a load whose clients follow the endpoints. No more writes failed than could be under way when leadership
+/// moved or a member left, no second try failed, and writes never stopped for long.
 pub(crate) fn hardly_noticed(figures: &Figures, states: &[EtcdCluster]) -> Result<()> {
     let operations = states.iter().filter_map(|etcd| etcd.status.as_ref()?.operation.as_ref());
     let operations: BTreeSet<(bool, &str)> = operations
@@ -398,7 +403,7 @@ pub(crate) fn hardly_noticed(figures: &Figures, states: &[EtcdCluster]) -> Resul
     Ok(())
 }
 
-/// Nothing that was acknowledged is lost.
+/// Ends the load, checks that nothing that was acknowledged is lost, and returns the figures.
 pub(crate) async fn nothing_is_lost(handle: &ClusterHandle, writers: History, data: &[MemberData]) -> Result<Figures> {
     let record = writers.end().await?;
     let figures = record.figures();
@@ -407,7 +412,7 @@ pub(crate) async fn nothing_is_lost(handle: &ClusterHandle, writers: History, da
     Ok(figures)
 }
 
-/// Another spec, and the endpoints that the control plane is told next.
+/// Changes the spec, and returns the endpoints that the control plane is told next.
 async fn told_next(handle: &ClusterHandle, before: &str, writers: Option<&History>) -> Result<String> {
     changed(handle, &another_spec()).await?;
     until("the control plane is told of other members", ROLLOUT, async || {
@@ -419,7 +424,7 @@ async fn told_next(handle: &ClusterHandle, before: &str, writers: Option<&Histor
     .await
 }
 
-/// Other machines, with the same etcd.
+/// A spec for other machines with the same etcd.
 pub(crate) fn another_spec() -> Value {
     json!({"etcdadmConfigSpec": {"preEtcdadmCommands": ["true"]}})
 }

@@ -11,7 +11,7 @@ use kube::api::{DynamicObject, Patch, PatchParams};
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// What is written meanwhile: less than elsewhere, since machines boot beside it.
+/// The load meanwhile: lighter than elsewhere, because machines boot beside it.
 pub(crate) const LOAD: Load =
     Load { seed: None, clients: 2, keys: 8, rest: Duration::from_millis(50), keep_endpoints: true };
 /// etcd's `max-learners` in these clusters.
@@ -78,7 +78,7 @@ async fn grows(bed: &mut Bed, namespace: &str, before: usize, after: usize, kill
     bed.exactly(&[(&handle, after)]).await
 }
 
-/// Every write was acknowledged, soon, and none was lost.
+/// Checks that every write was acknowledged in time, and that none was lost.
 fn is_kept(bed: &Bed, handle: &ClusterHandle, record: &load::Record, members: usize) -> Result<()> {
     let figures = record.figures();
     println!("  {}: {figures}", handle.namespace);
@@ -96,8 +96,8 @@ pub(crate) fn data_of(bed: &Bed, handle: &ClusterHandle, names: &[String]) -> Re
     names.iter().map(data).collect()
 }
 
-/// Whatever the status said on the way: the old endpoints in it, no learner; no more learners than etcd takes; Ready with all
-/// or none of the new endpoints.
+/// Checks a status on the way: it has all old endpoints, no learner's, no more learners than etcd accepts, and, while
+/// it is Ready, all or none of the new endpoints. etcd is Available.
 fn in_order(status: &EtcdClusterStatus, old: &str, before: usize, after: usize) -> Result<()> {
     let endpoints: Vec<&str> = status.endpoints.split(',').collect();
     ensure!(old.split(',').all(|url| endpoints.contains(&url)), "an old endpoint has gone");
@@ -111,7 +111,8 @@ fn in_order(status: &EtcdClusterStatus, old: &str, before: usize, after: usize) 
     Ok(())
 }
 
-/// Growing is not a reason to doubt what the control plane has.
+/// Checks that the Cluster never doubts its etcd: growth is not a reason to doubt the endpoints that the control
+/// plane has.
 fn is_no_alarm(cluster: &DynamicObject) -> Result<()> {
     let conditions = cluster.data.pointer("/status/conditions").and_then(Value::as_array);
     let mut conditions = conditions.into_iter().flatten();
@@ -121,9 +122,9 @@ fn is_no_alarm(cluster: &DynamicObject) -> Result<()> {
     Ok(())
 }
 
-/// By the API server's own account: each Machine was admitted once, and got its bootstrap data once, after that. Nothing else
-/// was written into the init Secret but where the voters are, for each new voter once at most. And the control plane's
-/// endpoints were written once.
+/// Checks by the API server's audit log that each Machine was admitted once, and then got its bootstrap data once.
+/// Apart from that, only the voters' addresses were written into the init Secret, at most once for each new voter.
+/// The control plane's endpoints were written once.
 fn told_once(handle: &ClusterHandle, requests: &Requests, new: &str, before: usize, after: usize) -> Result<()> {
     let ours = requests.user(users::PROVIDER).done_in(&handle.namespace);
     let init = api::names::init_secret(&handle.cluster);

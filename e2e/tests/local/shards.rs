@@ -1,5 +1,5 @@
-//! A fleet that two managers share, by label or by namespace: neither touches what is the other's, or nobody's. Each is a
-//! user of its own, so that the API server's audit log tells who did what.
+//! Two managers share a fleet, by label or by namespace. Neither touches what belongs to the other manager or to no
+//! manager. Each manager has its own user, so the API server's audit log shows which of them did what.
 
 use crate::bring_up::{PATIENCE, released};
 use crate::load::LowLoad;
@@ -32,7 +32,7 @@ pub(crate) async fn by_watch_filter(bed: &mut Bed) -> Result<()> {
     Ok(())
 }
 
-/// By namespace, with Clusters of one name. Neither manager so much as reads in another namespace.
+/// By namespace, with Clusters of the same name. Neither manager even reads in another namespace.
 pub(crate) async fn by_namespace(bed: &mut Bed) -> Result<()> {
     for namespace in ["team-blue", "team-green", "team-nobody"] {
         ClusterHandle::make_namespace(&bed.client(), namespace).await?;
@@ -46,7 +46,7 @@ pub(crate) async fn by_namespace(bed: &mut Bed) -> Result<()> {
     shared(bed, &shards, Manifests::new("team-nobody", "demo")?).await?;
     let requests = bed.plane.requests_since(mark)?;
     for shard in &shards {
-        // CRDs belong to no namespace, and what has no resource is discovery.
+        // CRDs belong to no namespace, and a request without a resource is discovery.
         let inside = |request: &Request| {
             request.namespace == shard.handle.namespace
                 || ["", "customresourcedefinitions"].contains(&request.resource.as_str())
@@ -60,7 +60,7 @@ pub(crate) async fn by_namespace(bed: &mut Bed) -> Result<()> {
 /// What one of the managers works on.
 struct Shard {
     user: &'static str,
-    /// The flag that says so.
+    /// The flag that limits the manager to this.
     flag: String,
     manifests: Manifests,
     handle: ClusterHandle,
@@ -76,9 +76,10 @@ impl Shard {
         request.namespace == self.handle.namespace && name.is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
     }
 
-    /// Everything that its manager has written belongs to its Cluster.
+    /// Checks that everything that its manager has written belongs to its Cluster.
     fn has_kept_to_its_own(&self, requests: &Requests) -> Result<()> {
-        // Events are called after what they are about, with a number: they say nothing that the rest does not.
+        // An event is named after its object, with a number appended. Events show nothing that the other writes do
+        // not show.
         let writes = requests.user(self.user).writes().filter(|request| request.resource != "events");
         ensure!(!writes.is_empty(), "{} has written nothing", self.user);
         let foreign = writes.filter(|request| !self.owns(request));
@@ -106,7 +107,7 @@ impl Shard {
     }
 }
 
-/// Two managers in place of the bed's one, for a while.
+/// Runs the scenario with two managers in place of the bed's manager.
 async fn shared(bed: &mut Bed, shards: &[Shard; 2], nobodys: Manifests) -> Result<()> {
     bed.kill_manager(0).await?;
     let result = lived(bed, shards, &nobodys.replicas(1).without_control_plane()).await;
@@ -119,8 +120,8 @@ async fn shared(bed: &mut Bed, shards: &[Shard; 2], nobodys: Manifests) -> Resul
     result
 }
 
-/// Both clusters come up, and are in use. Then one manager is away while both are to grow: its cluster waits, and the
-/// other one does not.
+/// Both clusters come up and are in use. Then one manager is down while both clusters are to grow: its cluster waits,
+/// and the other one grows.
 async fn lived(bed: &mut Bed, shards: &[Shard; 2], nobodys: &Manifests) -> Result<()> {
     let (client, mark) = (bed.client(), bed.plane.mark());
     for (index, shard) in shards.iter().enumerate() {

@@ -1,6 +1,6 @@
-//! Fewer members for a cluster that is in use: whoever follows its endpoints is told once. But for one story there is no
-//! control plane here: none would ever get a Node and roll out with other endpoints, which is what members wait for whose
-//! endpoints API servers use.
+//! A cluster that is in use gets fewer members, and clients that follow its endpoints are told once. All scenarios
+//! here but one have no control plane. It would never get a Node, and so never roll out with other endpoints, and
+//! members whose endpoints API servers use wait for that rollout.
 
 use crate::bring_up::PATIENCE;
 use crate::departures::only_theirs;
@@ -16,13 +16,13 @@ use kube::api::{Patch, PatchParams};
 use serde_json::json;
 use std::time::Duration;
 
-/// The longest that a write may take: a move of leadership at most.
+/// How long no write may be acknowledged: one move of leadership at most.
 const STALL: Duration = Duration::from_millis(1_500);
 
-/// How long nobody leaves, to see that they wait.
+/// How long the scenario waits to see that no member leaves.
 const WAIT: Duration = Duration::from_secs(5);
 
-/// From three members to one. The manager is killed while the first of them leaves.
+/// From three members to one. The manager is killed while the first member leaves.
 pub(crate) async fn three_to_one(bed: &mut Bed) -> Result<()> {
     let handle = up(bed, "three-to-one", 3).await?;
     shrinks(bed, &handle, &[1], true).await
@@ -34,8 +34,8 @@ pub(crate) async fn five_to_one(bed: &mut Bed) -> Result<()> {
     shrinks(bed, &handle, &[3, 1], false).await
 }
 
-/// From one to three, five, seven, and back to three and one, under one load: as far as its clients notice, nothing
-/// but moves of leadership and removals happens, each once.
+/// From one member to three, five and seven, and back to three and one, under one load. All that its clients notice
+/// is moves of leadership and removals, each once.
 pub(crate) async fn there_and_back(bed: &mut Bed) -> Result<()> {
     let handle = up(bed, "there-and-back", 1).await?;
     let first = handle.etcd_machines().await?;
@@ -57,7 +57,7 @@ pub(crate) async fn there_and_back(bed: &mut Bed) -> Result<()> {
     Ok(())
 }
 
-/// More members. The endpoints of all of them are published when all are there.
+/// Adds members. Their endpoints are published when all of them are members.
 async fn grows_to(bed: &Bed, handle: &ClusterHandle, size: usize, writers: &History) -> Result<()> {
     let before = handle.etcd_machines().await?;
     wanted(handle, size).await?;
@@ -74,7 +74,7 @@ async fn grows_to(bed: &Bed, handle: &ClusterHandle, size: usize, writers: &Hist
     only_theirs(bed, handle, &machines).await
 }
 
-/// From three to one, and back before the second has left; then all is as many as wanted.
+/// From three members to one, and back to three before the second has left: in the end there are three again.
 pub(crate) async fn a_mind_is_changed(bed: &mut Bed) -> Result<()> {
     let handle = up(bed, "changed-mind", 3).await?;
     let load = LowLoad::begin(bed, &handle).await?;
@@ -90,8 +90,9 @@ pub(crate) async fn a_mind_is_changed(bed: &mut Bed) -> Result<()> {
     load.judged().await
 }
 
-/// From three to one, while API servers use all three: nobody leaves before the control plane has rolled out, which none
-/// ever does here, as two members would survive no failure all that time. When a person says that it may, both leave.
+/// From three members to one, while API servers use all three: no member leaves before the control plane has rolled
+/// out, because two members would survive no failure until then. Here it never rolls out. When a person says that
+/// both may leave, they leave.
 pub(crate) async fn beside_a_control_plane(bed: &mut Bed) -> Result<()> {
     let handle = used(bed, Manifests::new("shrinks-used", "demo")?).await?;
     let before = handle.etcd_machines().await?;
@@ -135,7 +136,7 @@ async fn shrinks_to(bed: &mut Bed, handle: &ClusterHandle, size: usize, killed: 
         until("a member leaves", PATIENCE, async || Ok(handle.status().await?.operation.map(drop))).await?;
         bed.kill_and_restart_manager(0).await?;
     }
-    // As API servers do, the writers go over to the members that stay as soon as they are told.
+    // The writers that follow the endpoints switch to the members that stay.
     let told = until("fewer endpoints are published", PATIENCE, async || {
         let status = handle.status().await?;
         let published: Vec<String> = status.endpoints.split(',').map(str::to_owned).collect();
@@ -160,7 +161,7 @@ pub(crate) async fn wanted(handle: &ClusterHandle, replicas: usize) -> Result<()
     Ok(())
 }
 
-/// Waits until there are so many Machines, all of them voters, and nothing is being done. Gives their names.
+/// Waits until there are so many Machines, all of them voters, and nothing is being done. Returns their names.
 pub(crate) async fn are_well(bed: &Bed, handle: &ClusterHandle, wanted: usize) -> Result<Vec<String>> {
     until(format!("{wanted} members are left"), PATIENCE * 2, async || {
         let machines = handle.etcd_machines().await?;
@@ -181,7 +182,7 @@ async fn up(bed: &Bed, namespace: &str, replicas: i64) -> Result<ClusterHandle> 
     alone(bed, Manifests::new(namespace, "demo")?.replicas(replicas)).await
 }
 
-/// A cluster that is up, of these manifests but for the control plane.
+/// Brings up a cluster from these manifests, without the control plane.
 pub(crate) async fn alone(bed: &Bed, manifests: Manifests) -> Result<ClusterHandle> {
     let (client, manifests) = (bed.client(), manifests.without_control_plane());
     ClusterHandle::make_namespace(&client, &manifests.namespace).await?;

@@ -1,4 +1,4 @@
-//! A watch of ours lags behind: what we decide on is old, and nothing is made twice for that.
+//! One of our watches lags behind: our decisions are based on old state, and still nothing is made twice.
 
 use crate::bring_up::released;
 use crate::kills::made_once;
@@ -11,16 +11,16 @@ use e2e::until::until;
 use futures::future::try_join_all;
 use std::time::Duration;
 
-/// What our manager watches while a cluster comes up; without `E2E_FULL` only the first three lag behind: what it decides on
-/// membership by.
+/// What our manager watches while a cluster comes up. Without `E2E_FULL` only the first three lag behind: these are
+/// what it decides on membership by.
 const WATCHES: &[&str] = &["machines", "secrets", "etcdclusters", "clusters", "etcdadmconfigs", "kubeadmcontrolplanes"];
 /// How long a watch lags behind, after its first event.
 const LAGS: Duration = Duration::from_secs(8);
 /// How long a cluster may take to come up beside the others.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// Side by side, a cluster for each watch: held back from the beginning until some time after its first event. The cluster
-/// comes up afterwards, made of what was made once.
+/// One cluster for each watch, side by side. The watch is held back from the beginning until some time after its
+/// first event. Then the cluster comes up, and everything in it was made once.
 pub(crate) async fn watches_one_by_one(bed: &mut Bed) -> Result<()> {
     bed.kill_manager(0).await?;
     let shared = &*bed;

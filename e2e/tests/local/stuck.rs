@@ -1,5 +1,5 @@
-//! A learner that answers, and that nothing makes a voter: etcdadm, which is to do that on its machine, stands still.
-//! It has all its time, and nobody joins meanwhile. Then another one takes its place, and it never comes back.
+//! A learner that answers but is never promoted, because etcdadm, which has to do that on its machine, is stopped.
+//! The learner has all its time. Then another one takes its place, and it never comes back.
 
 use crate::boots::{keep, until_released};
 use crate::bring_up::PATIENCE;
@@ -16,25 +16,25 @@ use e2e::until::{Broken, until};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
-/// The machine on which it stands still.
+/// The machine on which etcdadm is stopped.
 const DOOMED: &str = "demo-etcd-3";
 /// Seconds that a Machine has to become a member: as short as a busy computer allows for the other machines. A learner
 /// that answers has six times as long to become a voter.
 const GRACE: u64 = 20;
 const GRACES: u64 = 6;
-/// How long it is looked at that it does not come back, each time.
+/// How long the scenario waits, each time, to see that the learner does not come back.
 const STAYS_OUT: Duration = Duration::from_secs(6);
 /// What `timeout` exits with when time is up.
 const TIMED_OUT: i32 = 124;
 
-/// Sends a signal to etcdadm, and says which process has got it.
+/// Sends a signal to etcdadm, and prints which process got it.
 const SEND: &str = r#"for p in /proc/[0-9]*; do
     if [ "$(cat $p/comm 2>/dev/null)" = etcdadm ]; then kill -"$0" "$(basename $p)" && basename $p; fi
 done"#;
 
-/// A command for before etcdadm: on the machine of this name it stops etcdadm once etcd has begun its log. By then the
-/// member is added, and etcd starts; the rest of a learner's way, which takes longer, is etcdadm's. Once in the life of
-/// the machine: what is run there later goes on.
+/// A command to run before etcdadm. On the machine of this name it stops etcdadm once etcd has a WAL. By then the
+/// member is added and etcd starts. The rest, which takes longer, is etcdadm's work. The command does this once in
+/// the life of the machine: an etcdadm that is started later is not stopped.
 fn stands_still(machine: &str) -> String {
     let is_it = "[ \"$(cat $p/comm 2>/dev/null)\" = etcdadm ]";
     let all = format!("for p in /proc/[0-9]*; do if {is_it}; then kill -STOP \"$(basename $p)\"; fi; done");
@@ -43,9 +43,10 @@ fn stands_still(machine: &str) -> String {
     format!("if {here}; then setsid sh -c '{stop}' < /dev/null > /dev/null 2>&1 & fi")
 }
 
-/// From three members to five. The fourth learns, answers its checks, and is never promoted. That is told, with when it
-/// is replaced; the fifth joins beside it. Its member leaves etcd before its Machine is let go. What stood still goes
-/// on, is run again, and the machine reboots: it stays out.
+/// From three members to five. The fourth is a learner that passes its checks and is never promoted. The status
+/// reports that, with the time at which the Machine is replaced, and the fifth joins beside it. The learner leaves
+/// etcd before its Machine is released. Then the stopped etcdadm goes on, the bootstrap commands run again, and the
+/// machine reboots: the member stays out.
 pub(crate) async fn a_learner(bed: &mut Bed) -> Result<()> {
     let manifests = checked(Manifests::new("stuck-learner", "demo")?, PATIENT).with("EtcdCluster", |etcd| {
         etcd["spec"]["healthCheck"]["startupGraceSeconds"] = json!(GRACE);
@@ -62,7 +63,7 @@ pub(crate) async fn a_learner(bed: &mut Bed) -> Result<()> {
     })
     .await?;
     let begun = Instant::now();
-    // Somebody else keeps its Machine, so that it can be looked at after we have let it go.
+    // Another hook keeps the Machine, so that the scenario can check it after we have released it.
     keep(&handle, DOOMED, json!("scenario")).await?;
     let doomed = bed.machines.get(&handle.namespace, DOOMED)?;
     let message = handle.until_condition("Ready", "False", "WaitingForPromotion", PATIENCE).await?;

@@ -13,11 +13,11 @@ use std::time::Duration;
 
 /// The page that says what to do.
 const PAGE: &str = include_str!("../../../docs/troubleshooting.md");
-/// How long a Machine may take to go that nobody holds.
+/// How long a Machine without a hook may take to go.
 const GONE: Duration = Duration::from_secs(60);
 
-/// Nobody answers for etcd's Machines: one that is deleted waits. The documented commands, word by word, let all of them go,
-/// and then the Cluster.
+/// Without the manager, a deleted Machine of etcd waits for its pre-terminate hook. The documented commands, word by
+/// word, release all Machines, and then the Cluster goes.
 pub(crate) async fn manager_first(bed: &mut Bed) -> Result<()> {
     let client = bed.client();
     ClusterHandle::make_namespace(&client, "uninstalled").await?;
@@ -40,7 +40,7 @@ async fn without_manager(bed: &Bed, handle: &ClusterHandle) -> Result<()> {
     let hook = held.annotations().get(names::PRE_TERMINATE_HOOK_ANNOTATION);
     ensure!(hook.is_some(), "Machine {} has no pre-terminate hook: {:?}", machines[1], held.annotations());
 
-    // The page says so: without its hook a machine goes while its member votes.
+    // As the page says, a Machine without its hook goes while its member is still a voter.
     let doomed = bed.machines.get(&handle.namespace, &machines[1])?;
     bed.fault(&format!("nobody holds {} any more", machines[1]), &[&doomed], Silence::Lasting);
     run(bed, handle, "annotate machines").await?;
@@ -50,7 +50,7 @@ async fn without_manager(bed: &Bed, handle: &ClusterHandle) -> Result<()> {
         Ok(Some(()))
     })
     .await?;
-    // As it is where the manager was taken away in the middle of a handover.
+    // As if the manager had been uninstalled in the middle of a handover.
     let paused = json!({"metadata": {"annotations": {names::PAUSED_ANNOTATION: names::PAUSED_BY_HOOK_VALUE}}});
     let control_planes = handle.api("KubeadmControlPlane");
     control_planes.patch(&handle.control_plane, &PatchParams::default(), &Patch::Merge(&paused)).await?;
@@ -69,7 +69,7 @@ async fn without_manager(bed: &Bed, handle: &ClusterHandle) -> Result<()> {
     .await
 }
 
-/// Runs the page's command that does this, with nothing changed, as a person would in a shell.
+/// Runs the page's command that begins like this, unchanged, as a person would in a shell.
 async fn run(bed: &Bed, handle: &ClusterHandle, what: &str) -> Result<()> {
     let beginning = format!("kubectl -n \"$NAMESPACE\" {what}.");
     let command = PAGE.lines().find(|line| line.starts_with(&beginning));

@@ -1,4 +1,4 @@
-//! An upgrade of this project, from an earlier state of it, with a cluster that is in use: no Machine is touched.
+//! An upgrade of this project from an earlier state, with a cluster that is in use: no Machine changes.
 
 use crate::bring_up::{PATIENCE, released};
 use crate::rbac::install;
@@ -19,23 +19,23 @@ use std::time::Duration;
 
 /// The last commit before the kubectl plugin, releases and clusterctl's contract.
 const BEFORE: &str = "eec8fae3baa037cf878f976aa1f723cf9cc5dec1";
-/// How long is written before the upgrade, and after the last change.
+/// How long clients write before the upgrade, and after the last change.
 const WRITES: Duration = Duration::from_secs(3);
 /// How long the new manager is watched while it has nothing to do: three rounds of health checks, one every 10 s, and
 /// the moment for which a status may be left unwritten.
 const WATCHED: Duration = Duration::from_secs(35);
-/// Members in the end.
+/// How many members there are in the end.
 const MORE: usize = 5;
 
-/// The commit that a scenario's bed is of at first, if that is another one than this.
+/// The earlier commit whose bed a scenario starts on, if it starts on one.
 pub(crate) fn begins_at(scenario: &str) -> Option<&'static str> {
     (scenario == "upgrades::from_before").then_some(BEFORE)
 }
 
-/// Three members of the earlier state, with a control plane that uses them, are written to all along. The new manifests
-/// are applied, the new manager waits for the lease, and the earlier one ends. No Machine changes, no process of etcd
-/// is another one, nothing rolls, nobody is warned. The machines' image is the earlier one still when two members more
-/// are asked for.
+/// Clients write all along to three members of the earlier state, which a control plane uses. The new manifests are
+/// applied, the new manager waits for the lease, and the earlier manager ends. No Machine changes, no etcd process is
+/// restarted, nothing rolls out, and there is no new warning. The machines still have the earlier image when two more
+/// members are added.
 pub(crate) async fn from_before(bed: &mut Bed) -> Result<()> {
     let client = bed.client();
     ClusterHandle::make_namespace(&client, "upgrade").await?;
@@ -91,11 +91,11 @@ pub(crate) async fn from_before(bed: &mut Bed) -> Result<()> {
     Ok(())
 }
 
-/// What tells objects and processes of etcd from others that took their place, or were changed.
+/// What distinguishes objects and etcd processes from others that have replaced them, and from changed ones.
 #[derive(Debug)]
 pub(crate) struct State(BTreeMap<String, String>);
 
-/// Whatever a cluster has that an upgrade may not touch.
+/// Kinds of objects that an upgrade must not change.
 const KINDS: [&str; 4] = ["Machine", "LocalMachine", "EtcdadmConfig", "KubeadmControlPlane"];
 
 /// Prints each process of etcd, with the time at which the kernel has started it.
@@ -103,12 +103,12 @@ const PROCESSES: &str = "for p in /proc/[0-9]*; do if [ \"$(cat $p/comm 2> /dev/
     then echo \"process ${p#/proc/}, started at $(cut -d ' ' -f 22 $p/stat)\"; fi; done";
 
 impl State {
-    /// That of a cluster.
+    /// Reads the state of a cluster.
     pub(crate) async fn of(bed: &Bed, handle: &ClusterHandle) -> Result<Self> {
         let mut found = BTreeMap::new();
         for kind in KINDS {
             for object in handle.api(kind).list(&ListParams::default()).await?.items {
-                // Cluster API goes on with the Machines of its control plane by itself.
+                // Cluster API changes the Machines of its control plane by itself.
                 let is_its_own = object.labels().contains_key("cluster.x-k8s.io/control-plane");
                 let generation = object.metadata.generation.filter(|_| !is_its_own);
                 let uid = object.uid().unwrap_or_default();
@@ -123,7 +123,7 @@ impl State {
         Ok(Self(found))
     }
 
-    /// What is another one later, or gone.
+    /// What has been replaced or changed later, or is gone.
     pub(crate) fn changed(&self, later: &Self) -> Vec<String> {
         let differs = |(what, before): (&String, &String)| {
             let now = later.0.get(what).map_or("gone", String::as_str);

@@ -1,4 +1,4 @@
-//! Nothing fails, the computer is only busy: nobody is warned, and a cluster that is available stays so.
+//! Nothing fails, but the computer is busy: there are no warnings, and a cluster that is Available stays so.
 
 use crate::bring_up::{PATIENCE, released};
 use crate::records::{Record, always_available, warnings};
@@ -13,15 +13,15 @@ use serde_json::json;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What a cluster goes through: its sizes.
+/// The sizes that a cluster goes through.
 const LIVES: [&[usize]; 3] = [&[3], &[1, 3], &[3, 5]];
-/// Bring-ups and growths in all, and with `E2E_FULL` set.
+/// How many clusters there are in all, and how many with `E2E_FULL` set.
 const WAYS: (usize, usize) = (3, 50);
 /// Clusters side by side.
 const AT_ONCE: usize = 3;
 
-/// Bring-ups of three members, growths from one to three and from three to five, three clusters at a time, on a computer
-/// whose processors have something else to do as well.
+/// Clusters with three members, clusters that grow from one member to three or from three to five, three clusters at
+/// a time, on a computer whose processors are all busy.
 pub(crate) async fn nobody_is_warned(bed: &mut Bed) -> Result<()> {
     let bed = &*bed;
     let ways = if is_full() { WAYS.1 } else { WAYS.0 };
@@ -71,7 +71,7 @@ async fn live(bed: &Bed, number: usize, sizes: &[usize]) -> Result<ClusterHandle
     Ok(handle)
 }
 
-/// No member was said to run on no Machine: a watch that lags is not a reason to.
+/// Checks that no status says that a member runs on no Machine: a lagging watch is not a reason to say so.
 fn nobody_is_doubted(states: &[EtcdCluster]) -> Result<()> {
     let conditions = states.iter().filter_map(|etcd| etcd.status.as_ref()).flat_map(|status| &status.conditions);
     let doubts: Vec<&str> = conditions
@@ -93,7 +93,7 @@ async fn released_with(handle: &ClusterHandle, size: usize) -> Result<()> {
     if size == 3 && handle.control_plane_machines().await?.is_empty() { released(handle).await } else { Ok(()) }
 }
 
-/// Something else that every processor has to do.
+/// Keeps every processor busy until it is dropped.
 struct Load(Arc<AtomicBool>);
 
 impl Load {

@@ -1,4 +1,4 @@
-//! The test bed itself: a world is apart from the host, and the plane in it does what a management cluster does.
+//! The test bed itself: a world is separate from the host, and its plane does what a management cluster does.
 
 mod plane;
 mod simulated;
@@ -14,7 +14,7 @@ fn main() -> ExitCode {
             return world::sleep(&here);
         }
         let mut arguments = libtest_mimic::Arguments::from_args();
-        // Every world has its own ports, and these share one.
+        // Every world has its own ports, and these tests share one world.
         arguments.test_threads = Some(1);
         let tests = vec![
             trial(&here, "world_has_its_own_network_processes_and_run", world::is_apart),

@@ -1,4 +1,4 @@
-//! What a management plane promises.
+//! The promises of a management plane.
 
 use std::time::{Duration, Instant};
 
@@ -44,14 +44,14 @@ pub(crate) async fn converts_and_validates_clusters(world: World) -> Result<()> 
             },
         })
     };
-    // The two versions name a kind differently.
+    // The two versions refer to a kind differently.
     let of_v1beta2 = json!({"apiGroup": "controlplane.cluster.x-k8s.io", "kind": "KubeadmControlPlane", "name": "cp"});
     let new = cluster("v1beta2", "10.128.0.0/12", &of_v1beta2);
     apply(&client, &new.to_string()).await?;
     let of_v1beta1 = json!({"apiVersion": "", "kind": "KubeadmControlPlane", "name": "cp"});
     let old = cluster("v1beta1", "10.144.0.0/12", &of_v1beta1);
     let (old_api, name) = api_for(&client, &old).await?;
-    // Cluster API's manager changes it as well, now and then between our reading and our writing.
+    // Cluster API's manager sometimes changes it between our read and our write.
     until("the Cluster is changed as v1beta1", SOON, async || {
         let mut seen = old_api.get(&name).await?;
         let reference = &seen.data["spec"]["controlPlaneRef"];
@@ -150,7 +150,7 @@ pub(crate) async fn survives_an_outage(world: World) -> Result<()> {
     ensure!(config_maps.get("kept").await.is_err(), "a stopped API server answers");
     plane.start_apiserver().await?;
     config_maps.get("kept").await?;
-    // The managers come back by themselves: they finish a Cluster's deletion.
+    // The managers recover by themselves: they finish the deletion of a Cluster.
     let cluster = json!({
         "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "metadata": {"name": "after"},
         "spec": {"controlPlaneRef": {"apiGroup": "controlplane.cluster.x-k8s.io", "kind": "KubeadmControlPlane", "name": "no"}},

@@ -1,4 +1,4 @@
-//! A simulated member answers as a real one does: both are asked the same, and what they say has the same shape.
+//! A simulated member answers as a real one does: both get the same requests, and their answers have the same shape.
 
 mod grpc;
 mod http;

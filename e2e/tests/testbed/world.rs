@@ -1,4 +1,4 @@
-//! What a world promises.
+//! The promises of a world.
 
 use std::fs;
 use std::path::Path;
@@ -11,11 +11,11 @@ use e2e::until::until;
 use e2e::world::{ADDRESS, BRIDGE, World, block_on};
 use tokio::net::TcpListener;
 
-/// Set in the environment, it makes this program sleep in its world instead of running tests; frozen, if its value is
-/// [`FROZEN`].
+/// If this variable is set, the program sleeps in its world instead of running tests. If its value is [`FROZEN`], it
+/// also freezes the sleeping process.
 pub(crate) const SLEEPER: &str = "TESTBED_SLEEPER";
 const FROZEN: &str = "frozen";
-/// Long enough to be told from any other `sleep` on the computer.
+/// A time that no other `sleep` on the computer uses.
 const SLEEP: &str = "86413";
 
 pub(crate) async fn is_apart(world: World) -> Result<()> {
@@ -24,7 +24,7 @@ pub(crate) async fn is_apart(world: World) -> Result<()> {
         .collect::<Result<Vec<_>>>()?;
     ensure!(interfaces.iter().any(|name| name == BRIDGE), "interfaces: {interfaces:?}");
     ensure!(!interfaces.iter().any(|name| name.starts_with("eth")), "interfaces: {interfaces:?}");
-    // etcd's port, on the addresses that matter: nobody of the host's can be in the way.
+    // etcd's port on both addresses is free: the host's programs cannot block it.
     TcpListener::bind((ADDRESS, 2379)).await.context("listen on the bridge")?;
     TcpListener::bind("127.0.0.1:2379").await.context("listen on loopback")?;
 
@@ -69,7 +69,8 @@ pub(crate) async fn is_asked_to_end_and_its_logs_stay(world: World) -> Result<()
     Ok(())
 }
 
-/// What is frozen as docker freezes containers can't be killed in cgroups of version 1, and its group is the computer's.
+/// A process that is frozen as docker freezes containers cannot be killed in cgroups of version 1, and its group
+/// outlasts the world.
 pub(crate) async fn ends_with_frozen_processes_and_leaves_no_group(world: World) -> Result<()> {
     if hierarchy().is_none() {
         println!("not shown: nobody may make control groups here");
@@ -90,7 +91,7 @@ pub(crate) async fn ends_with_frozen_processes_and_leaves_no_group(world: World)
     Ok(())
 }
 
-/// Where groups whose processes can be frozen are made: in version 1, or else 2.
+/// Where groups whose processes can be frozen are made: in version 1 if it exists, or else in version 2.
 fn hierarchy() -> Option<&'static Path> {
     let version1 = Path::new("/sys/fs/cgroup/freezer");
     let version2 = Path::new("/sys/fs/cgroup");
@@ -99,7 +100,7 @@ fn hierarchy() -> Option<&'static Path> {
     fs::create_dir(&probe).and_then(|()| fs::remove_dir(&probe)).is_ok().then_some(hierarchy)
 }
 
-/// What runs in the other world: a process of its own, forever.
+/// What runs in the other world: a process that never ends.
 pub(crate) fn sleep(world: &World) -> ExitCode {
     let script = format!("echo something; exec sleep {SLEEP}");
     let sleep = async || {
@@ -114,7 +115,7 @@ pub(crate) fn sleep(world: &World) -> ExitCode {
     if block_on(sleep()).is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Puts a process into a group in the world's own, freezes it there, and says where that is.
+/// Moves a process into a group in the world's own group, freezes it there, and writes the group's path to a file.
 fn freeze(process: &Process, world: &World) -> Result<()> {
     let group = hierarchy().context("groups can be made")?.join(world.cgroup()).join("frozen");
     fs::create_dir_all(&group)?;
@@ -125,7 +126,7 @@ fn freeze(process: &Process, world: &World) -> Result<()> {
     Ok(fs::write(logs.join(FROZEN), group.to_string_lossy().as_bytes())?)
 }
 
-/// Starts this program in a world in this world, and waits until its sleeper is there.
+/// Starts this program in a world inside this world, and waits until its sleeper runs.
 async fn another_world(world: &World, sleeper: &str) -> Result<Process> {
     let process = Command::new("another-world", std::env::current_exe()?, world.logs())
         .env(SLEEPER, sleeper)
@@ -140,11 +141,11 @@ async fn sleeper_ends() -> Result<()> {
     until("the sleeper is gone", Duration::from_secs(5), async || Ok((!sleepers()?).then_some(()))).await
 }
 
-/// Whether a sleeper runs, in this world or one within it.
+/// Whether a sleeper runs, in this world or in one inside it.
 fn sleepers() -> Result<bool> {
     let wanted = format!("sleep\0{SLEEP}\0");
     for entry in fs::read_dir("/proc")? {
-        // A process may end while it is looked at.
+        // A process may end while this reads it.
         if fs::read_to_string(entry?.path().join("cmdline")).is_ok_and(|cmdline| cmdline == wanted) {
             return Ok(true);
         }

@@ -16,7 +16,7 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 )
 
-// persistedRequests are those in the members' logs; none where there are no logs.
+// persistedRequests returns the requests in the members' logs; none if there are no logs.
 func persistedRequests(lg *zap.Logger, directory string) ([]model.EtcdRequest, error) {
 	members, err := filepath.Glob(filepath.Join(directory, "server-*"))
 	if err != nil || len(members) == 0 {
@@ -34,9 +34,9 @@ func persistedRequests(lg *zap.Logger, directory string) ([]model.EtcdRequest, e
 	return requests, err
 }
 
-// forgetV2 empties the entries of a log, which is a copy, that hold requests of etcd's API v2. etcd 3.5 and earlier make
-// some when a member starts, and tell them by the same sign: they are not requests of v3. The suite passes over most of
-// them, and fails at the rest.
+// forgetV2 empties those entries of a log that hold requests of etcd's API v2. The log is a copy. etcd 3.5 and earlier
+// write such entries when a member starts. They can be recognized in the same way: they are not requests of v3. The
+// suite ignores most of them, and fails at the others.
 func forgetV2(lg *zap.Logger, member string) error {
 	state, entries, err := report.ReadWAL(lg, member)
 	if err != nil {
@@ -59,7 +59,7 @@ func forgetV2(lg *zap.Logger, member string) error {
 	if err := os.RemoveAll(directory); err != nil {
 		return err
 	}
-	// A log takes room in advance, and this one does not grow.
+	// etcd allocates a log in advance, and this one does not grow.
 	wal.SegmentSizeBytes = 1 << 20
 	log, err := wal.Create(lg, directory, nil)
 	if err != nil {

@@ -1,11 +1,11 @@
-// Command judge says whether the history of an etcd cluster is one that etcd may have.
+// Command judge decides whether the history of an etcd cluster is one that etcd may have.
 //
-// It reads a directory as etcd's robustness suite keeps it: client-<number>/operations.json and watch.json are what
-// clients asked and saw, and server-<name>/member/wal, where there is any, are the members' logs. Reads and writes must
-// be linearizable. With logs, watches and reads of old revisions must tell what the logs say.
+// It reads a directory in the form of etcd's robustness suite: client-<number>/operations.json and watch.json are what
+// clients requested and saw, and server-<name>/member/wal, where it exists, are the members' logs. Reads and writes
+// must be linearizable. With logs, watches and reads of old revisions must agree with the logs.
 //
-// It prints one JSON object and exits with 0 if all is fine, 1 if there is a violation (then violation.html in the
-// directory is a picture of the history), and 2 if it cannot say.
+// It prints one JSON object and exits with 0 if all is fine, with 1 if there is a violation (then violation.html in the
+// directory is a picture of the history), and with 2 if it cannot decide.
 package main
 
 import (
@@ -23,11 +23,11 @@ import (
 	"go.etcd.io/etcd/tests/v3/robustness/validate"
 )
 
-// verdict is what is printed.
+// verdict is the printed object.
 type verdict struct {
 	// Verdict is fine, violation or undecided.
 	Verdict string `json:"verdict"`
-	// Reason says why, where it is not fine.
+	// Reason says why the verdict is not fine.
 	Reason            string  `json:"reason"`
 	Operations        int     `json:"operations"`
 	WatchEvents       int     `json:"watchEvents"`
@@ -66,7 +66,7 @@ func main() {
 	os.Exit(exitCodes[said.Verdict])
 }
 
-// judge never panics: the suite does where it meets something that it does not know.
+// judge never panics, although the suite panics if it meets something unknown.
 func judge(directory string, timeout time.Duration) (said verdict) {
 	said.Verdict = undecided
 	defer func() {
@@ -112,8 +112,8 @@ func judge(directory string, timeout time.Duration) (said verdict) {
 	return said
 }
 
-// decide tells a violation from a question that has no answer: a history that does not meet the suite's assumptions, or
-// one that takes too long.
+// decide distinguishes a violation from a question without an answer: a history that does not meet the suite's
+// assumptions, or one that takes too long.
 func decide(result validate.RobustnessResult) (string, string) {
 	if err := result.Assumptions.Error(); err != nil {
 		return undecided, fmt.Sprintf("assumptions: %v", err)
@@ -137,7 +137,7 @@ func decide(result validate.RobustnessResult) (string, string) {
 	return fine, ""
 }
 
-// logger says on standard error what is wrong in detail.
+// logger writes details of what is wrong to standard error.
 func logger() (*zap.Logger, error) {
 	config := zap.NewProductionConfig()
 	config.Level = zap.NewAtomicLevelAt(zap.WarnLevel)

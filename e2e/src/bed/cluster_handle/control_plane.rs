@@ -1,4 +1,4 @@
-//! The Cluster and its control plane: what they are told about etcd.
+//! What the Cluster and its control plane hold about etcd.
 
 use super::ClusterHandle;
 use crate::plane::workload::EtcdAccess;
@@ -12,10 +12,10 @@ use serde_json::Value;
 use std::time::Duration;
 
 impl ClusterHandle {
-    /// Waits until a condition of the Cluster has this status and reason, and gives its message.
+    /// Waits until a condition of the Cluster has this status and reason, and returns its message.
     ///
     /// # Errors
-    /// When it has not in time; the error says what it has.
+    /// When that does not happen in time; the error says what the condition is.
     pub async fn until_cluster_condition(
         &self,
         type_: &str,
@@ -53,7 +53,7 @@ impl ClusterHandle {
         Ok(self.api("KubeadmControlPlane").get(&self.control_plane).await?)
     }
 
-    /// Endpoints in the control plane.
+    /// The etcd endpoints in the control plane's spec.
     ///
     /// # Errors
     /// When it cannot be read.
@@ -81,25 +81,25 @@ impl ClusterHandle {
         self.names("Machine", &selector).await
     }
 
-    /// What is published for API servers: endpoints and certificates, from where a control plane takes them.
+    /// The endpoints and certificates that are published for API servers, from where a control plane reads them.
     ///
     /// # Errors
-    /// When a part of it is not there.
+    /// When a part of it is missing.
     pub async fn etcd_access(&self) -> Result<EtcdAccess> {
         let client = api::names::apiserver_client_secret(&self.cluster);
         self.access(self.control_plane_endpoints().await?, &client).await
     }
 
-    /// What a control plane would be given: for clusters without one.
+    /// The endpoints and certificates that a control plane would get: for clusters without one.
     ///
     /// # Errors
-    /// When a part of it is not there.
+    /// When a part of it is missing.
     pub async fn staged_etcd_access(&self) -> Result<EtcdAccess> {
         let endpoints = self.status().await?.endpoints.split(',').map(str::to_owned).collect();
         self.access(endpoints, &api::names::staged_apiserver_client_secret(&self.cluster)).await
     }
 
-    /// These endpoints, with what has to be known beside them; `client`: the Secret with the client certificate.
+    /// These endpoints, with the CA and the client certificate. `client` is the Secret with the client certificate.
     pub(in crate::bed) async fn access(&self, endpoints: Vec<String>, client: &str) -> Result<EtcdAccess> {
         Ok(EtcdAccess {
             endpoints,
@@ -109,7 +109,8 @@ impl ClusterHandle {
         })
     }
 
-    /// Waits for the first control-plane Machine, and gives its bootstrap data with every base64 block decoded beside.
+    /// Waits for the bootstrap data of the first control-plane Machine, and returns it with every base64 block decoded
+    /// at the end.
     ///
     /// # Errors
     /// When it does not come in time.

@@ -1,4 +1,4 @@
-//! Deleting etcd alone, which takes a word of confirmation.
+//! Deletion of the EtcdCluster alone, which requires a confirmation.
 
 use super::ClusterHandle;
 use anyhow::{Context, Result};
@@ -6,7 +6,8 @@ use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
 impl ClusterHandle {
-    /// Confirms that the EtcdCluster `name` may be deleted, on this EtcdCluster. Of use is that only with its own name.
+    /// Annotates this EtcdCluster with the confirmation that the EtcdCluster `name` may be deleted. The confirmation
+    /// counts only if `name` is its own name.
     ///
     /// # Errors
     /// When there is no such EtcdCluster.
@@ -18,10 +19,10 @@ impl ClusterHandle {
         Ok(())
     }
 
-    /// Deletes the EtcdCluster, with the confirmation that this takes.
+    /// Confirms the deletion of the EtcdCluster, and deletes it.
     ///
     /// # Errors
-    /// When there is none, or it is refused.
+    /// When there is no EtcdCluster, or the deletion is refused.
     pub async fn delete_etcd(&self) -> Result<()> {
         self.confirm_deletion(&self.etcd).await?;
         self.delete("EtcdCluster", &self.etcd).await

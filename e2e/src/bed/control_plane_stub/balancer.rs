@@ -1,4 +1,5 @@
-//! What stands before the API servers of a control plane: one address. Connections go to those that are ready.
+//! A load balancer before the API servers of a control plane. Connections to its one address go to API servers that are
+//! ready.
 
 use anyhow::{Context, Result};
 use std::net::Ipv4Addr;
@@ -7,7 +8,7 @@ use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{JoinHandle, JoinSet};
 
-/// Dropping it ends all connections.
+/// A running load balancer. Dropping it ends all connections.
 pub(super) struct Balancer {
     port: u16,
     ready: Ready,
@@ -27,12 +28,12 @@ impl Balancer {
         Ok(Self { port, ready, task })
     }
 
-    /// Where clients come to.
+    /// The port that clients connect to.
     pub(super) fn port(&self) -> u16 {
         self.port
     }
 
-    /// From now on connections go there. Those that are open stay as they are.
+    /// Sends new connections to these ports. Open connections stay as they are.
     pub(super) fn lead_to(&self, ports: Vec<u16>) {
         *self.ready.lock().unwrap_or_else(PoisonError::into_inner) = ports;
     }
@@ -49,7 +50,7 @@ async fn serve(listener: TcpListener, ready: Ready) {
     let mut turn = 0;
     while let Ok((client, _)) = listener.accept().await {
         while connections.try_join_next().is_some() {}
-        // Where nobody is ready, a client is told so by being cut off.
+        // If no API server is ready, the client's connection is closed.
         if let Some(port) = pick(&ready, turn) {
             connections.spawn(relay(client, port));
         }
@@ -64,7 +65,7 @@ fn pick(ready: &Ready, turn: usize) -> Option<u16> {
 
 async fn relay(mut client: TcpStream, port: u16) {
     if let Ok(mut server) = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await {
-        // Either side ends it when it likes.
+        // Either side may end the connection at any time.
         let _ = copy_bidirectional(&mut client, &mut server).await;
     }
 }

@@ -1,4 +1,4 @@
-//! The provider of a control plane: it looks at the object, does the next thing, and reports.
+//! The provider of a control plane. In each turn it reads the object, takes the next step, and reports.
 
 use super::balancer::Balancer;
 use super::rollout::{Behaviour, Known, Next, next};
@@ -19,7 +19,8 @@ use tokio::sync::watch;
 
 /// Time between two turns.
 const PERIOD: Duration = Duration::from_millis(250);
-/// The port of the next API server. No two of a program have the same, so none waits until another one has ended.
+/// The port of the next API server. All API servers of a program have different ports, so none has to wait until
+/// another has ended.
 static NEXT_PORT: AtomicU16 = AtomicU16::new(PORT + 1);
 
 /// An API server of the control plane.
@@ -29,7 +30,7 @@ struct Server {
     ready: bool,
 }
 
-/// Who looks after a control plane.
+/// The provider of a control plane.
 pub(super) struct Provider {
     handle: ClusterHandle,
     workload: Workload,
@@ -37,7 +38,7 @@ pub(super) struct Provider {
     observed: ObservedServers,
     orders: watch::Receiver<Behaviour>,
     wanted: usize,
-    /// The oldest first.
+    /// Oldest first.
     servers: Vec<Server>,
     started: usize,
 }
@@ -53,7 +54,7 @@ impl Provider {
         Self { handle, workload, balancer, observed, orders, wanted: 0, servers: Vec::new(), started: 0 }
     }
 
-    /// Looks after it until its object is gone, and tells what there is.
+    /// Takes turns until the object is gone, and sends the state after each of them.
     pub(super) async fn run(mut self, seen: watch::Sender<Seen>) {
         loop {
             let trouble = match self.turn().await {
@@ -72,7 +73,7 @@ impl Provider {
         }
     }
 
-    /// Does the next thing. None: the object is gone.
+    /// Takes one turn. `None` if the object is gone.
     async fn turn(&mut self) -> Result<Option<()>> {
         let Some(object) = self.handle.api(KIND).get_opt(&self.handle.control_plane).await? else { return Ok(None) };
         if object.annotations().contains_key(PAUSED_ANNOTATION) {
@@ -81,7 +82,7 @@ impl Provider {
         let wanted = object.data.pointer("/spec/replicas").and_then(Value::as_u64).unwrap_or_default();
         self.wanted = usize::try_from(wanted)?;
         let endpoints = endpoints(&object);
-        // Etcd has none yet.
+        // The list is empty as long as etcd has no endpoints.
         if !endpoints.is_empty() {
             self.go_on(&endpoints).await?;
         }
@@ -106,7 +107,7 @@ impl Provider {
         }
     }
 
-    /// Without the Secret that is the gate there is none.
+    /// Starts an API server. Without the client Secret, which is the gate, this fails.
     async fn start(&mut self, endpoints: &[String], hangs: bool) -> Result<()> {
         let client = apiserver_client_secret(&self.handle.cluster);
         let etcd = self.handle.access(endpoints.to_vec(), &client).await?;
@@ -120,7 +121,8 @@ impl Provider {
         Ok(())
     }
 
-    /// Nobody is sent to it any more; then it ends, and only then its endpoints are not in use.
+    /// Ends an API server. First the load balancer sends no more connections to it. Its endpoints are in use until it
+    /// has ended.
     async fn stop(&mut self, place: usize) -> Result<()> {
         let server = self.servers.remove(place);
         self.lead_to_those_that_are_ready();
@@ -140,7 +142,7 @@ impl Provider {
         self.servers.iter().map(known).collect()
     }
 
-    /// Says what there is, of the spec that was looked at, if that is new.
+    /// Writes the status, for the spec that was read, if the status has changed.
     async fn report(&mut self, object: &DynamicObject, endpoints: &[String]) -> Result<()> {
         let before = &object.data["status"];
         let generation = object.metadata.generation.unwrap_or_default();
@@ -155,7 +157,7 @@ impl Provider {
     }
 }
 
-/// Endpoints in the spec, but for the placeholder.
+/// The endpoints in the spec, without the placeholder.
 fn endpoints(object: &DynamicObject) -> Vec<String> {
     let found = object.data.pointer("/spec/etcd/external/endpoints").and_then(Value::as_array);
     let urls = found.into_iter().flatten().filter_map(Value::as_str);

@@ -1,18 +1,18 @@
-//! What a control plane does next about its API servers. As with Cluster API's own, a new one is there and ready before
-//! an old one goes.
+//! Decides what a control plane does next with its API servers. As in Cluster API's own control plane, a new API server
+//! is ready before an old one ends.
 
-/// How a control plane goes about other endpoints.
+/// How a control plane reacts to changed endpoints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Behaviour {
     /// It replaces one API server after the other.
     Rolls,
-    /// It counts those that are to be replaced, and replaces none.
+    /// It counts the API servers that are to be replaced, and replaces none.
     Stalls,
-    /// What it starts hangs before it has begun, until the behaviour is another one.
+    /// Every API server that it starts hangs from the beginning, until the behaviour changes.
     Fails,
 }
 
-/// An API server, as far as this goes.
+/// What the decision depends on, of one API server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Known {
     /// It was started with other endpoints than the present ones.
@@ -26,17 +26,17 @@ pub(super) struct Known {
 pub(super) enum Next {
     /// Nothing, for now.
     Wait,
-    /// Start one.
+    /// Start an API server.
     Start,
-    /// End the one at this place.
+    /// End the API server at this index.
     Stop(usize),
 }
 
-/// Decides for these API servers, the oldest first.
+/// Decides the next step for these API servers, oldest first.
 pub(super) fn next(servers: &[Known], wanted: usize, behaviour: Behaviour) -> Next {
     let are_too_many = servers.len() > wanted;
     if let Some(place) = servers.iter().position(|server| !server.ready) {
-        // One that never got ready is in nobody's way once it is old itself.
+        // An API server that never became ready ends only if it is old itself and there are too many.
         let is_superseded = are_too_many && servers[place].old;
         return if is_superseded { Next::Stop(place) } else { Next::Wait };
     }
@@ -56,7 +56,7 @@ pub(super) fn next(servers: &[Known], wanted: usize, behaviour: Behaviour) -> Ne
 mod tests {
     use super::*;
 
-    /// `n`: new and ready, `o`: old and ready; in capitals what is not ready.
+    /// `n`: new and ready. `o`: old and ready. A capital letter: not ready.
     fn servers(text: &str) -> Vec<Known> {
         text.chars().map(|it| Known { old: it.eq_ignore_ascii_case(&'o'), ready: it.is_lowercase() }).collect()
     }
@@ -65,22 +65,22 @@ mod tests {
     fn a_new_one_is_ready_before_an_old_one_goes() {
         use Behaviour::{Fails, Rolls, Stalls};
         for (text, behaviour, expected) in [
-            // They come up one after the other, whatever happens to rollouts.
+            // API servers come up one after the other, whatever happens to rollouts.
             ("", Rolls, Next::Start),
             ("N", Rolls, Next::Wait),
             ("n", Stalls, Next::Start),
             ("nnn", Rolls, Next::Wait),
-            // They are replaced.
+            // A rollout.
             ("ooo", Rolls, Next::Start),
             ("oooN", Rolls, Next::Wait),
             ("ooon", Rolls, Next::Stop(0)),
             ("oon", Rolls, Next::Start),
             ("onnn", Rolls, Next::Stop(0)),
-            // It stalls, also halfway.
+            // A rollout that stalls, also halfway.
             ("ooo", Stalls, Next::Wait),
             ("ooon", Stalls, Next::Wait),
             ("oon", Stalls, Next::Wait),
-            // It fails.
+            // A rollout that fails.
             ("ooo", Fails, Next::Start),
             ("oooN", Fails, Next::Wait),
             // The endpoints have changed again meanwhile.

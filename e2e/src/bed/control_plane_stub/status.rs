@@ -1,11 +1,11 @@
-//! What a control plane says of itself, as Cluster API's contract v1beta2 for control planes has it.
+//! The status of a control plane, as Cluster API's contract v1beta2 for control planes defines it.
 
 use super::rollout::Known;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
-/// The status of a control plane that has seen this generation of its spec and has these API servers; `before`: what it
-/// said last.
+/// The status of a control plane that has observed this generation of its spec and has these API servers. `before` is
+/// its last status.
 pub(super) fn status(generation: i64, servers: &[Known], before: &Value, now: Timestamp) -> Value {
     let ready = servers.iter().filter(|server| server.ready).count();
     let up_to_date = servers.iter().filter(|server| !server.old).count();
@@ -31,7 +31,7 @@ pub(super) fn status(generation: i64, servers: &[Known], before: &Value, now: Ti
     })
 }
 
-/// A condition. Its time is that of its last change.
+/// A condition. Its time changes only with its status.
 fn condition(before: &Value, type_: &str, is_true: bool, reason: &str, message: &str, now: Timestamp) -> Value {
     let status = if is_true { "True" } else { "False" };
     let mut known = before["conditions"].as_array().into_iter().flatten();

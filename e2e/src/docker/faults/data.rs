@@ -17,7 +17,7 @@ const DATA: &str = "/var/lib/etcd";
 pub struct Container<'a> {
     bed: &'a DockerBed,
     name: String,
-    /// What its bootstrap data wrote and ran, as a script.
+    /// A script that does again what its bootstrap data did: write files and run commands.
     bootstrap: String,
 }
 
@@ -45,7 +45,7 @@ impl DockerBed {
             let path = quoted(&file.path);
             format!("mkdir -p \"$(dirname {path})\" && printf %s {} >{path}", quoted(&file.content))
         };
-        // Without the mark of the first time nothing but this is skipped.
+        // Removes the success marker of the first run, so that only this run can leave one.
         let mut script = vec!["rm -f /run/cluster-api/bootstrap-success.complete".to_owned()];
         script.extend(config.write_files.iter().map(write));
         script.extend(config.runcmd);
@@ -58,12 +58,13 @@ impl Container<'_> {
         self.bed.daemon.docker(arguments).await
     }
 
-    /// Who has lost its data never votes again, whatever happens to its machine.
+    /// Records a fault without an end: a member that has lost its data never votes again, whatever
+    /// happens to its machine.
     fn loses_its_data(&self, how: &str) {
         self.bed.fault_for_good(&format!("{}: {how}", self.name), &[self.name.as_str()]);
     }
 
-    /// Removes what is in the data directory of a container that is off.
+    /// Empties the data directory of a container that is off.
     fn empty(&self) -> Result<()> {
         let data = self.bed.etcd_data(&self.name)?;
         fs::remove_dir_all(&data).and_then(|()| fs::create_dir(&data)).with_context(|| data.display().to_string())?;

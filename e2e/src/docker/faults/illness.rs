@@ -1,5 +1,5 @@
-//! What ails a container that is not frozen or killed: a network that is cut or slow, an etcd that stutters, a log in
-//! which a byte has changed. What [`crate::bed::illness`] does with certificates works here too.
+//! Faults of a container that is neither frozen nor killed: its network is cut or slow, its etcd stutters, or a byte of
+//! its log has changed. What [`crate::bed::illness`] does with certificates works here too.
 
 use super::DockerBed;
 use crate::bed::illness::{BEGIN, BURST, STEADY, STUTTER, has_waited, shape};
@@ -12,11 +12,12 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Where the first record of a log has been written, whatever it holds.
+/// An offset in a log file at which something has been written, whatever the log holds: it is in one of the first
+/// records.
 const IN_THE_FIRST_RECORDS: u64 = 100;
 /// A container's end of its cable.
 const CABLE: &str = "eth0";
-/// Drops what others send to a container, and what it sends.
+/// Drops what others send to a container, and what the container sends.
 const NOTHING_COMES: &str = "-A PREROUTING ! -i lo -j DROP\n";
 const NOTHING_GOES: &str = "-A OUTPUT ! -o lo -j DROP\n";
 
@@ -31,7 +32,7 @@ impl DockerBed {
         self.filter(container, &[NOTHING_COMES, NOTHING_GOES].concat()).await
     }
 
-    /// Cuts one way of its network, in place of every other cut.
+    /// Cuts one direction of a container's network. This replaces every other cut.
     ///
     /// # Errors
     /// As for [`Self::cut_off`].
@@ -44,7 +45,7 @@ impl DockerBed {
         self.filter(container, rule).await
     }
 
-    /// Cuts it off from these addresses only, in place of every other cut.
+    /// Cuts a container off from these addresses only. This replaces every other cut.
     ///
     /// # Errors
     /// As for [`Self::cut_off`].
@@ -63,9 +64,9 @@ impl DockerBed {
         self.filter(container, "").await
     }
 
-    /// These are all rules of the `raw` table of a container: it is before connection tracking, and nothing else there
-    /// uses it. This computer's own iptables sets them, which docker needs too: that in an image may be for another
-    /// kernel.
+    /// Sets all rules of the `raw` table of a container. This table comes before connection tracking, and nothing else
+    /// in the container uses it. This computer's own iptables, which docker needs anyway, sets the rules, because the
+    /// iptables in an image may be for another kernel.
     async fn filter(&self, container: &str, rules: &str) -> Result<()> {
         let file = self.world.state("docker/rules")?.join(container);
         fs::write(&file, format!("*raw\n:PREROUTING ACCEPT [0:0]\n:OUTPUT ACCEPT [0:0]\n{rules}COMMIT\n"))
@@ -76,7 +77,7 @@ impl DockerBed {
     /// Slows down what a container sends: 1 Mbit/s goes through, and the rest waits.
     ///
     /// # Errors
-    /// When it does not run, or nothing is slowed down.
+    /// When the container does not run, or its network is not slower.
     pub async fn slow_network(&self, container: &str) -> Result<()> {
         self.fault(&format!("{container}: its network is slow"), &[container]);
         self.in_network(container, &shape(CABLE)).await?;
@@ -97,8 +98,7 @@ impl DockerBed {
         self.in_network(container, &["tc", "qdisc", "del", "dev", CABLE, "root"]).await.map(drop)
     }
 
-    /// Makes etcd stutter as with a disk that takes long to write: it stands still most of the time, and comes to
-    /// everything.
+    /// Makes etcd stutter, as it does if its disk is slow: etcd is frozen most of the time, but gets everything done.
     ///
     /// # Errors
     /// When the container does not run.
@@ -110,13 +110,13 @@ impl DockerBed {
     /// Ends what [`Self::slow_disk`] has begun.
     ///
     /// # Errors
-    /// When the container does not run, or its etcd has not stood still.
+    /// When the container does not run, or its etcd was not frozen.
     pub async fn end_slow_disk(&self, container: &str) -> Result<()> {
         self.fault_is_over(&format!("{container}: its etcd goes on"), &[container]);
         self.exec(container, &["sh", "-c", STEADY]).await.map(drop)
     }
 
-    /// What a program of this computer says in the network of a container.
+    /// Runs a program of this computer in the network of a container, and returns what it printed.
     async fn in_network(&self, container: &str, command: &[&str]) -> Result<String> {
         let pid = self.daemon.docker(&["inspect", "--format", "{{.State.Pid}}", container]).await?;
         ensure!(pid.trim() != "0", "{container} does not run");
@@ -125,11 +125,11 @@ impl DockerBed {
         output(&mut enter)
     }
 
-    /// Kills a machine, changes one byte of the latest file of etcd's log, among what has been written, and starts it
+    /// Kills a machine, changes one byte in the written part of the latest file of etcd's WAL, and starts the machine
     /// again.
     ///
     /// # Errors
-    /// When there is no such container, or no log on it.
+    /// When there is no such container, or it has no WAL.
     pub async fn corrupt_log(&self, container: &str) -> Result<()> {
         self.fault_for_good(&format!("{container}: a byte of its log changes"), &[container]);
         self.kill(container).await?;
@@ -137,7 +137,7 @@ impl DockerBed {
         self.daemon.docker(&["start", container]).await.map(drop)
     }
 
-    /// Where a container has etcd's data, seen from outside.
+    /// The path of a container's etcd data on this computer.
     ///
     /// # Errors
     /// When there is no such container, or it has no volume for that.
@@ -150,7 +150,7 @@ impl DockerBed {
 fn change_a_byte(logs: &Path) -> Result<()> {
     let in_logs = || logs.display().to_string();
     let files = fs::read_dir(logs).with_context(in_logs)?.flatten().map(|entry| entry.path());
-    // Their names begin with their numbers.
+    // The names of WAL files begin with their numbers.
     let latest = files.filter(|path| path.extension().is_some_and(|extension| extension == "wal")).max();
     let file = OpenOptions::new().read(true).write(true).open(latest.with_context(in_logs)?).with_context(in_logs)?;
     let mut byte = [0];

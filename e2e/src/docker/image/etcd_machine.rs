@@ -9,13 +9,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The examples name it.
+/// The name of the image in the examples.
 const IMAGE: &str = "cluster-api-provider-etcdadm/etcd-machine:dev";
 const PACKAGES: &str = "systemd,systemd-sysv,dbus,iproute2,iptables,procps,kmod,util-linux,ca-certificates,hostname";
-/// The docker infrastructure runs `crictl ps` to see the container runtime answer. An etcd machine has none to wait for.
+/// The docker infrastructure runs `crictl ps` to see whether the container runtime answers. An etcd machine has none,
+/// so this program only succeeds.
 const CRICTL: &str = "#!/bin/sh\nexit 0\n";
 
-/// Its root directory, without what changes from build to build.
+/// The root directory of the image, without what changes from build to build.
 pub(super) fn root() -> Result<PathBuf> {
     let parts = [SUITE, PACKAGES, &MASKED.join(" "), CRICTL];
     super::root("etcd-machine", &parts, |root| {

@@ -1,6 +1,6 @@
-//! Docker gives addresses away in the order in which containers start, so after a power cut each may get another's. A
-//! machine keeps its own, as it would on any other infrastructure: etcd's members, their certificates and a cluster's
-//! endpoints are made for it.
+//! Docker assigns addresses in the order in which containers start, so after a power cut each container may get the
+//! address of another. A machine keeps its address, as it would on any other infrastructure, because etcd's members,
+//! their certificates and a cluster's endpoints depend on it.
 
 use super::{file, script};
 use crate::world::World;
@@ -11,12 +11,12 @@ use std::path::{Path, PathBuf};
 
 /// The program.
 pub(super) const SCRIPT: &str = include_str!("keep-address.sh");
-/// Its place in an image.
+/// Its path in an image.
 pub(super) const PROGRAM: &str = "usr/local/sbin/keep-address";
 const UNIT: &str = "[Unit]\nDescription=The address of this machine\nDefaultDependencies=no\nBefore=sysinit.target\n\
     [Service]\nType=oneshot\nExecStart=/usr/local/sbin/keep-address\n";
 
-/// What an image with systemd needs beside its root directory.
+/// What an image with systemd needs in addition to its root directory.
 pub(super) struct Unit(PathBuf);
 
 /// Writes the program and its unit.

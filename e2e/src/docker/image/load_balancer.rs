@@ -7,12 +7,13 @@ use std::path::{Path, PathBuf};
 /// The name that the docker infrastructure of Cluster API 1.12 to 1.14 asks for.
 const IMAGE: &str = "kindest/haproxy:v20230606-42a2262b";
 const PACKAGES: &str = "haproxy,iproute2";
-/// Found by `docker exec` before Debian's: the docker infrastructure asks for more connections than a process may have here.
+/// `docker exec` finds this program before Debian's. The docker infrastructure asks for more connections than a process
+/// may have here.
 const HAPROXY: &str = "#!/bin/sh\nkeep-address && exec /usr/sbin/haproxy -n 2000 \"$@\"\n";
 const CONFIG: &str = "defaults\n  mode tcp\n  timeout connect 5s\n  timeout client 30s\n  timeout server 30s\n\
     frontend control-plane\n  bind *:6443\n";
 
-/// Its root directory.
+/// The root directory of the image.
 pub(super) fn root() -> Result<PathBuf> {
     super::root("load-balancer", &[SUITE, PACKAGES, HAPROXY, CONFIG, keep_address::SCRIPT], |root| {
         debootstrap(PACKAGES, root)?;

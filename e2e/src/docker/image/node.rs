@@ -1,4 +1,5 @@
-//! The image of Kubernetes' nodes: systemd, containerd, kubelet, kubeadm, a pod network, and the control plane's images.
+//! The image of Kubernetes' nodes: systemd, containerd, kubelet, kubeadm, a pod network, and the control plane's
+//! images.
 
 use super::{Daemon, MASKED, SUITE, copy, debootstrap, file, keep_address, mask_units, preload, released, script};
 use crate::tools::{Kubernetes, NodePrograms, Tools};
@@ -8,14 +9,14 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-/// The examples name it, with the version behind it.
+/// The name of the image in the examples, where the version follows it.
 const IMAGE: &str = "cluster-api-provider-etcdadm/node";
 const PACKAGES: &str = "systemd,systemd-sysv,dbus,iproute2,iptables,conntrack,ethtool,socat,kmod,procps,runc,util-linux,mount,\
     ca-certificates,hostname,containernetworking-plugins,busybox-static";
-/// Pods of different nodes do not meet: a Node is Ready with it, and nothing here asks for more. Kind's image has the plugins
-/// that it names as well.
+/// The pod network. It does not connect Pods of different nodes, but a Node is Ready with it, and nothing here needs
+/// more. Kind's image has the plugins that it names as well.
 const NETWORK: (&str, &str) = ("etc/cni/net.d/10-ptp.conflist", include_str!("node/ptp.conflist"));
-/// Files by their place in the image.
+/// Files, by their path in the image.
 const FILES: [(&str, &str); 6] = [
     ("etc/containerd/config.toml", include_str!("node/containerd.toml")),
     ("etc/systemd/system/containerd.service", include_str!("node/containerd.service")),
@@ -28,7 +29,7 @@ const SCRIPTS: [(&str, &str); 2] = [
     ("usr/local/bin/prepare-node", include_str!("node/prepare-node.sh")),
     ("usr/local/bin/crictl", include_str!("node/crictl.sh")),
 ];
-/// Started with the machine.
+/// The units that start with the machine.
 const UNITS: [&str; 3] = ["prepare-node.service", "containerd.service", "kubelet.service"];
 const KUBERNETES: [&str; 2] = ["kubeadm", "kubelet"];
 const CONTAINERD: [&str; 3] = ["containerd", "containerd-shim-runc-v2", "ctr"];
@@ -47,12 +48,14 @@ enum Source {
 }
 
 impl Node {
-    /// Has kind's released image ready, where a Docker daemon of this computer has it or can pull it. Outside a world.
+    /// Prepares kind's released image, if a Docker daemon of this computer has it or can pull it. Call it outside a
+    /// world.
     pub(in crate::docker) fn fetch_released(kubernetes: Kubernetes) -> Result<()> {
         released::fetch(&kubernetes.version()?)
     }
 
-    /// Finds it: the released image if there is one; otherwise what is made of our own programs, if need be.
+    /// Finds the image of nodes: kind's released one if there is one, otherwise one of our own programs, which is made
+    /// if it is missing.
     pub(in crate::docker) fn ensure(kubernetes: Kubernetes, tools: &Tools) -> Result<Self> {
         let version = kubernetes.version()?;
         if let Some(archive) = released::find(&version)? {
@@ -83,8 +86,8 @@ impl Node {
             }
             Source::Released(archive) => {
                 daemon.docker(&["load", "--quiet", "--input", &archive.to_string_lossy()]).await?;
-                // Kind installs its pod network later, from outside; ours has to be there from the start.
-                // (Its entrypoint lives with another address in its own way: it changes the configuration.)
+                // Kind installs its pod network later, from outside. Ours has to be in the image from the start. (The
+                // entrypoint of kind's image has its own way to handle another address: it changes the configuration.)
                 let context = world.state(&format!("docker/node-{}", self.version))?;
                 file(&context, "network.conflist", NETWORK.1)?;
                 let from = released::name(&self.version);

@@ -1,4 +1,4 @@
-//! Kind's released image of nodes, for those whose own Docker has it or can fetch it.
+//! Kind's released image of nodes, for users whose own Docker has it or can pull it.
 
 use crate::cache;
 use crate::process::output;
@@ -7,7 +7,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-/// What kind calls its image of a version of Kubernetes (with its `v`).
+/// Kind's name of the image for a version of Kubernetes (with its `v`).
 pub(super) fn name(version: &str) -> String {
     format!("kindest/node:{version}")
 }
@@ -17,7 +17,8 @@ pub(super) fn find(version: &str) -> Result<Option<PathBuf>> {
     Ok(Some(archive(version)?).filter(|archive| archive.is_file()))
 }
 
-/// Asks a Docker daemon of this computer for the image, if one answers, and keeps what it gave.
+/// Asks a Docker daemon of this computer for the image, if one answers, and keeps the image in an
+/// archive.
 pub(super) fn fetch(version: &str) -> Result<()> {
     let (archive, image) = (archive(version)?, name(version));
     let there = || succeeds(&["image", "inspect", &image]) || succeeds(&["pull", "--quiet", &image]);
@@ -34,7 +35,7 @@ fn archive(version: &str) -> Result<PathBuf> {
     Ok(cache::root()?.join("docker").join(format!("kindest-node-{version}.tar")))
 }
 
-/// Whether `docker` does so. Where it is not installed, it does not.
+/// Whether `docker` succeeds with these arguments. It does not succeed if it is not installed.
 fn succeeds(arguments: &[&str]) -> bool {
     let mut command = Command::new("docker");
     let command = command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());

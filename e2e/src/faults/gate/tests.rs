@@ -1,4 +1,4 @@
-//! A gate before a server that counts what reaches it.
+//! A gate in front of a server that counts the requests that reach it.
 
 use super::*;
 use std::sync::atomic::{AtomicUsize, Ordering};

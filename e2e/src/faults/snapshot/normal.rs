@@ -5,17 +5,17 @@ use serde_json::{Map, Value};
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
-/// Fields that say how things came about, and not what they are.
+/// Fields that depend on the history of an object, and not on its state.
 const HISTORY: [&str; 6] =
     ["resourceVersion", "generation", "observedGeneration", "managedFields", "creationTimestamp", "databaseSizeBytes"];
-/// Fields that any member may have.
+/// Fields that depend on chance: any voter may lead.
 const CHANCE: [&str; 1] = ["leader"];
 
-/// Texts that one run has, and what they are of; the longest first.
+/// Texts that occur in one run only, and what they stand for. The longest come first.
 pub(super) struct Names(Vec<(String, String)>);
 
 impl Names {
-    /// Those of the objects of a namespace.
+    /// The texts in the objects of a namespace.
     pub(super) fn in_objects(namespace: &str, objects: &[(&str, Value)]) -> Self {
         let mut names = vec![(namespace.to_owned(), "<namespace>".to_owned())];
         let text = |value: &Value| value.as_str().filter(|text| !text.is_empty()).map(str::to_owned);
@@ -37,7 +37,7 @@ impl Names {
                     put(&member["id"], format!("<ID of member {}>", member["name"].as_str().unwrap_or_default()));
                 }
             }
-            // The only generated name: that of the control plane's Machine.
+            // The only generated name is that of the control plane's Machine.
             let labels = &object["metadata"]["labels"];
             if *kind == "Machine" && labels.get("cluster.x-k8s.io/control-plane").is_some() {
                 names.push((name, "<control-plane machine>".to_owned()));
@@ -47,19 +47,19 @@ impl Names {
         Self(names)
     }
 
-    /// A text, with what differs replaced.
+    /// A text, with what differs from run to run replaced.
     pub(super) fn replace(&self, text: &str) -> String {
         let replaced = self.0.iter().fold(text.to_owned(), |text, (name, of)| text.replace(name, of));
         if replaced.parse::<Timestamp>().is_ok() {
             return "<time>".to_owned();
         }
-        // Lists of endpoints are sorted by address.
+        // Lists of endpoints are sorted by address, and addresses differ from run to run.
         let mut parts: Vec<&str> = replaced.split(',').collect();
         parts.sort_unstable();
         parts.join(",")
     }
 
-    /// A value, with what differs replaced or left out.
+    /// A value, with what differs from run to run replaced or left out.
     pub(super) fn normal(&self, value: Value) -> Value {
         match value {
             Value::String(text) => match written(&text) {
@@ -85,7 +85,7 @@ impl Names {
     }
 }
 
-/// What a text has in it: some annotations are objects or lists.
+/// The object or list that a text contains, as some annotations do.
 fn written(text: &str) -> Option<Value> {
     serde_json::from_str(text).ok().filter(|value: &Value| value.is_object() || value.is_array())
 }

@@ -1,64 +1,64 @@
-//! Whether what writers and readers saw through an API server can be true of one store that loses nothing.
+//! Whether one store that loses nothing could have given the answers that writers and readers got from an API server.
 //!
-//! Every update names the version that it replaces, so the versions of an object are a chain, and numbers that grow.
+//! Every update names the version that it replaces, so the versions of an object form a chain of growing numbers.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// One request about one object. Times are nanoseconds since the history has begun.
+/// One request about one object. Times are nanoseconds since the history began.
 #[derive(Clone, Debug)]
 pub struct Operation {
     /// The object's name.
     pub object: String,
-    /// What was asked.
+    /// The request.
     pub request: Request,
-    /// When.
+    /// When it was made.
     pub call: i64,
-    /// What came of it.
+    /// Its outcome.
     pub outcome: Outcome,
-    /// When that was known.
+    /// When the outcome was known.
     pub returned: i64,
     /// Whether it belongs to the second try of a write that was not answered.
     pub again: bool,
 }
 
-/// What is asked about an object. No two writes write the same value.
+/// A request about an object. No two writes write the same value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
-    /// Makes it.
+    /// Creates it.
     Create {
-        /// What is in it.
+        /// Its value.
         value: String,
     },
     /// Replaces it.
     Update {
         /// The resource version that is replaced.
         base: u64,
-        /// What is in it.
+        /// Its new value.
         value: String,
     },
     /// Reads it, alone or with all others.
     Read,
 }
 
-/// What came of a request.
+/// The outcome of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The object as it was read, or as it is after the write.
     Ok {
         /// Its resource version.
         version: u64,
-        /// What is in it.
+        /// Its value.
         value: String,
     },
     /// There is no such object.
     Missing,
     /// A write that did not happen: another one came before.
     Refused(String),
-    /// Nobody knows whether it happened.
+    /// It may or may not have happened.
     Unknown(String),
 }
 
-/// What is wrong with a history, in sentences; nothing if all is well. Objects are never deleted in it.
+/// What is wrong with a history, in one sentence each; empty if all is well. A history never deletes objects.
 pub fn violations(operations: &[Operation]) -> Vec<String> {
     let mut by_object: BTreeMap<&str, Vec<&Operation>> = BTreeMap::new();
     for operation in operations {
@@ -73,7 +73,7 @@ pub fn violations(operations: &[Operation]) -> Vec<String> {
     found
 }
 
-/// Whoever asks after somebody has seen a version sees that one or a later one.
+/// A request that begins after a version was seen sees that version or a later one.
 fn goes_back(operations: &[&Operation]) -> Vec<String> {
     let mut found = Vec::new();
     for operation in operations {
@@ -93,7 +93,7 @@ fn goes_back(operations: &[&Operation]) -> Vec<String> {
     found
 }
 
-/// A version has one value, and every value that is read was written by somebody whose write was not refused.
+/// A version has one value, and every value that is read comes from a write that was not refused.
 fn contradicts_itself(operations: &[&Operation]) -> Vec<String> {
     let written: BTreeMap<&str, &Operation> =
         operations.iter().filter_map(|operation| Some((operation.writes()?, *operation))).collect();
@@ -122,13 +122,13 @@ fn contradicts_itself(operations: &[&Operation]) -> Vec<String> {
     found
 }
 
-/// An update replaces the version that it names: what was between that one and its own is lost.
+/// An update replaces the version that it names. Any version between that one and the new one is lost.
 fn loses_an_update(operations: &[&Operation]) -> Vec<String> {
     let mut made: BTreeMap<&str, u64> = BTreeMap::new();
     let mut versions = BTreeSet::new();
     for operation in operations {
         if let Outcome::Ok { version, value } = &operation.outcome {
-            // A write whose answer was lost is known by those who read its value.
+            // If the answer to a write was lost, reads of its value show its version.
             made.entry(value).or_insert(*version);
             versions.insert(*version);
         }

@@ -1,4 +1,4 @@
-//! One writer: it makes, replaces and reads ConfigMaps, one request after the other.
+//! One writer: it creates, replaces and reads ConfigMaps, one request after the other.
 
 use super::check::{Operation, Outcome, Request};
 use crate::history::figures::{Fate, Sample};
@@ -14,15 +14,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::time::{sleep, timeout};
 
-/// After this time nobody waits for an answer any more.
+/// How long a writer waits for an answer.
 const ANSWER: Duration = Duration::from_secs(5);
-/// How long a writer rests after no answer.
+/// How long a writer rests after a request without an answer.
 const BACK_OFF: Duration = Duration::from_millis(300);
-/// Where the value is in a ConfigMap.
+/// The key of the value in a ConfigMap.
 const FIELD: &str = "value";
 /// What the names of all objects begin with.
 const PREFIX: &str = "written-";
-/// HTTP status of a refusal because another write came first, and of an object that is not there.
+/// The HTTP statuses of a write that is refused because another one came first, and of an object that does not exist.
 const CONFLICT: u16 = 409;
 const NOT_FOUND: u16 = 404;
 
@@ -36,7 +36,7 @@ pub(super) struct Writer {
     rest: Duration,
     random: StdRng,
     values: u64,
-    /// What it asks now belongs to the second try of a write.
+    /// Whether the present request belongs to the second try of a write.
     again: bool,
     /// The last state that this writer has seen of each object.
     seen: HashMap<String, ConfigMap>,
@@ -58,14 +58,15 @@ impl Writer {
         Self { times, objects, number, names, rest, random, values: 0, again: false, seen, operations }
     }
 
-    /// Goes on until it is told to stop, and gives what it has recorded.
+    /// Runs until `stop` is set, and returns what it has recorded.
     pub(super) async fn run(mut self, stop: Arc<AtomicBool>) -> Vec<Operation> {
         while !stop.load(Ordering::Relaxed) {
             let name = format!("{PREFIX}{}", self.random.random_range(0..self.names));
             let answered = match self.random.random_range(0..10) {
                 0 => self.list().await,
                 1 | 2 => self.read(&name).await,
-                // With what was seen some time ago: often another has written since, and it is to be refused.
+                // Replaces what was seen some time ago: often another writer has written since, and the write has to be
+                // refused.
                 3 | 4 => self.write(&name).await || self.change_again(&name).await,
                 _ => self.change(&name).await || self.change_again(&name).await,
             };
@@ -79,7 +80,7 @@ impl Writer {
         self.operations
     }
 
-    /// Reads all objects at once. Says whether that was answered.
+    /// Reads all objects in one request. Returns whether it was answered.
     pub(super) async fn list(&mut self) -> bool {
         let call = self.times.now();
         let listed = timeout(ANSWER, self.objects.list(&ListParams::default())).await;
@@ -102,13 +103,14 @@ impl Writer {
         self.record(name, Request::Read, call, read.ok())
     }
 
-    /// Reads an object and replaces it. Says whether both were answered.
+    /// Reads an object and replaces it. Returns whether both requests were answered.
     async fn change(&mut self, name: &str) -> bool {
         self.read(name).await && self.write(name).await
     }
 
-    /// The same after a write that was not answered: as real clients do, it begins with what there is now, once. What it
-    /// writes is another value, as the first one may have been written, or may still be.
+    /// Reads and replaces an object after a write that was not answered. As real clients do, the writer reads the
+    /// present state first, and tries only once. It writes another value, because the first one may have been written,
+    /// or may still be.
     async fn change_again(&mut self, name: &str) -> bool {
         sleep(BACK_OFF).await;
         self.again = true;
@@ -117,7 +119,7 @@ impl Writer {
         answered
     }
 
-    /// Replaces an object as this writer has seen it last, or makes it if it has not seen it.
+    /// Replaces an object as this writer last saw it, or creates it if this writer has not seen it.
     async fn write(&mut self, name: &str) -> bool {
         self.values += 1;
         let value = format!("{}-{}", self.number, self.values);
@@ -135,7 +137,7 @@ impl Writer {
         self.record(name, request, call, written.ok())
     }
 
-    /// Records what came of a request, which is none if it has not been answered in time.
+    /// Records the outcome of a request. `answer` is `None` if there was no answer in time.
     fn record(&mut self, name: &str, request: Request, call: i64, answer: Option<Result<ConfigMap, Error>>) -> bool {
         let returned = self.times.now();
         let outcome = match answer {
@@ -160,7 +162,7 @@ impl Writer {
 }
 
 impl Operation {
-    /// What it means for the figures.
+    /// What the figures need of it.
     pub(super) fn sample(&self) -> Sample {
         let fate = match self.outcome {
             Outcome::Ok { .. } => Fate::Ok,

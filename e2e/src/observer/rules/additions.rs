@@ -1,4 +1,5 @@
-//! Whoever joins a cluster that has members joins as a learner, and there are never more learners than `max-learners`.
+//! A member that joins a cluster with members joins as a learner, and there are never more learners than
+//! `max-learners`.
 
 use super::{Finding, Moment, Rule, names};
 use crate::observer::record::Listed;
@@ -15,7 +16,7 @@ impl Rule for Additions {
         let mut findings = Vec::new();
         let is_new = |listed: &&Listed| !before.list.iter().any(|known| known.id == listed.id);
         let came: Vec<&Listed> = after.voters().filter(is_new).collect();
-        // It takes longer than a round from the addition of a learner to its promotion.
+        // A learner takes longer than a round from its addition to its promotion.
         if moment.new_list_of_this_round().is_some() && !came.is_empty() {
             let what = format!("[{}] joined as voters, not as learners", names(came));
             findings.push(Finding::about(&member.etcd, "", what));

@@ -1,5 +1,6 @@
-//! No more Machines are on their way than the voters of now bear: should all of them vote and fail at once, those of now
-//! have to be a quorum. Two beside a single voter are not worse than one, and get over that sooner.
+//! No more Machines are on their way than the present voters bear: if all these Machines vote and then fail together,
+//! the present voters must still be a quorum. Two Machines beside a single voter are allowed: two are not worse than
+//! one, and that state is over sooner.
 
 use super::spells::Spells;
 use super::{Finding, Moment, Rule};
@@ -7,14 +8,14 @@ use crate::observer::state::{EtcdView, State};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use std::collections::BTreeSet;
 
-/// That a member has been promoted is seen so soon.
+/// How soon a promotion is seen.
 const SEEN: SignedDuration = SignedDuration::from_secs(1);
-/// Phases of a Machine that has its bootstrap data, and with it all that it takes to become a member.
+/// Phases of a Machine that has its bootstrap data, and so has everything that it needs to become a member.
 const BOOTS: [&str; 3] = ["Provisioning", "Provisioned", "Running"];
 
 #[derive(Default)]
 pub(super) struct Coming {
-    /// Clusters that too many are on their way to.
+    /// Clusters with too many Machines on their way.
     crowds: Spells,
 }
 
@@ -34,8 +35,8 @@ impl Rule for Coming {
     }
 }
 
-/// Who is on the way, if that is more than the voters bear. Where a scenario has made a fault, one that did not come in
-/// its time may come beside the one in its place.
+/// The Machines on their way, if there are more than the voters bear. If a scenario has made a fault, any number is
+/// allowed, because a late Machine may come beside its replacement.
 fn crowd(state: &State, view: &EtcdView, now: Timestamp) -> Option<String> {
     let voters: BTreeSet<String> = view.voters().map(|voter| view.machine_of(voter)).collect();
     let machines: Vec<_> = state.machines.values().filter(|machine| machine.etcd == view.object.name).collect();

@@ -1,6 +1,6 @@
-//! Every list of endpoints that an API server uses, or that the next one gets, keeps enough live ones: one more than
-//! the failures that a cluster of that size survives. What scenarios have made silent is not held against us, as long
-//! as we take nothing away beside it.
+//! Every list of endpoints that an API server uses, or that the next API server gets, keeps enough live endpoints: one
+//! more than the failures that a cluster of that size survives. Endpoints that scenarios have made silent are not held
+//! against us, unless we take away live ones as well.
 
 use super::{Finding, Moment, Rule};
 use crate::observer::record::Event;
@@ -8,12 +8,13 @@ use crate::observer::state::{EtcdView, State};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use std::collections::BTreeMap;
 
-/// A list that is written at the moment of a promotion may come before the promotion here.
+/// How soon a promotion is seen. A list that is written at the moment of a promotion may be seen before the promotion.
 const SEEN: SignedDuration = SignedDuration::from_secs(1);
 
 #[derive(Default)]
 pub(super) struct Endpoints {
-    /// Lists that had too few when they, or the voters, last changed: since when, by cluster and user.
+    /// Lists that had too few live endpoints when the list or the voters last changed: since when, by cluster and user
+    /// of the list.
     few: BTreeMap<(String, String), Timestamp>,
 }
 
@@ -53,13 +54,14 @@ impl Rule for Endpoints {
     }
 }
 
-/// Whether lists have to stay alive: not at the end of a cluster, and not where a person has said so.
+/// Whether lists have to keep live endpoints: not when the cluster is being deleted, and not when a person has said
+/// that they need not.
 fn counts(state: &State, view: &EtcdView) -> bool {
     !state.is_ending(view) && !view.object.ignores_in_use
 }
 
-/// Whether this line has brought the list, or has taken live endpoints from it: what scenarios have made silent before
-/// does not become our doing when it leaves.
+/// Whether this line has brought the list, or has taken live endpoints from it. An endpoint that a scenario had already
+/// made silent does not become our doing when its member leaves.
 fn has_lost(moment: &Moment<'_>, etcd: &String, user: &String, list: &[String]) -> bool {
     let (Some(before), Some(after)) = (moment.before.etcds.get(etcd), moment.after.etcds.get(etcd)) else {
         return true;
@@ -70,13 +72,13 @@ fn has_lost(moment: &Moment<'_>, etcd: &String, user: &String, list: &[String]) 
     !same_list || live(moment.before, before) > live(moment.after, after)
 }
 
-/// Whether a voter is behind an endpoint, and is alive.
+/// Whether the member behind an endpoint is a voter and alive.
 fn is_live(state: &State, view: &EtcdView, url: &String, now: Timestamp) -> bool {
     let voter = view.voters().find(|voter| voter.urls.contains(url));
     voter.is_some_and(|voter| state.was_live(view, voter, now))
 }
 
-/// Who uses which endpoints of a cluster.
+/// The lists of a cluster's endpoints, each with its user.
 fn lists<'a>(state: &'a State, view: &EtcdView) -> Vec<(&'a String, &'a [String])> {
     let cluster = &view.object.cluster;
     let planes = state.control_planes.values().filter(|it| it.cluster == *cluster);

@@ -1,18 +1,19 @@
-//! A voter is removed only after `status.operation` has named it: that fences the removal, whichever manager does it.
+//! A voter is removed only after `status.operation` has named it. This fences the removal, whichever manager does it.
 
 use super::{Finding, Moment, Rule};
 use crate::observer::record::{Etcd, Event};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use std::collections::BTreeSet;
 
-/// The status is written before the member goes; that it is so may become known a moment after it.
+/// How late a status may be seen: it is written before the member is removed, but may be seen a moment after the
+/// removal.
 const KNOWN: SignedDuration = SignedDuration::from_secs(1);
 
 #[derive(Default)]
 pub(super) struct Fence {
-    /// Cluster and member that some status has named.
+    /// Clusters and members that a status has named.
     named: BTreeSet<(String, String)>,
-    /// Voters that have gone unnamed: when, cluster, member, Machine.
+    /// Voters that have left without being named: when, cluster, member, Machine.
     gone: Vec<(Timestamp, String, String, String)>,
 }
 
@@ -44,7 +45,7 @@ impl Rule for Fence {
     }
 }
 
-/// Whether every status is known that was written before this time.
+/// Whether every status that was written before this time is known.
 pub(super) fn is_known(moment: &Moment<'_>, at: Timestamp) -> bool {
     matches!(moment.line.event, Event::Ended) || moment.now().duration_since(at) >= KNOWN
 }

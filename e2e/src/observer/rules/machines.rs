@@ -1,24 +1,25 @@
-//! Until something happens to an etcd cluster, it gets no Machine beyond those that are wanted, and we delete none
-//! whose member votes. What may happen is another spec, a fault of the scenario, and whatever a person writes in its
-//! namespace. What is right after that depends on what has happened, and is the scenario's to say.
+//! Until something happens to an etcd cluster, it gets no Machine beyond the wanted number, and we delete no Machine
+//! whose member votes. What may happen is a changed spec, a fault of the scenario, or any write of a person in the
+//! namespace. What is right after that depends on what has happened, and scenarios check it themselves.
 
 use super::{Finding, Moment, Rule, Write};
 use crate::observer::record::{Etcd, Event, Machine, namespace};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What has happened may be seen so long after what follows from it, as each kind of object has a watch of its own.
+/// How much later than its consequence a cause may be seen, because each kind of object has its own watch.
 const SEEN: SignedDuration = SignedDuration::from_secs(2);
 
 #[derive(Default)]
 pub(super) struct Machines {
     /// EtcdClusters that have been seen.
     known: BTreeSet<String>,
-    /// When the first Machine of each was.
+    /// When the first Machine of each EtcdCluster was seen.
     begun: BTreeMap<String, Timestamp>,
-    /// When a spec has changed or a scenario has made a fault, and in which namespace; without a name, in all of them.
+    /// When a spec has changed or a scenario has made a fault, and in which namespace. An empty name means all
+    /// namespaces.
     happened: Vec<(Timestamp, String)>,
-    /// What needs something that has happened before: when it was, and what was found.
+    /// What is wrong unless it has a cause: when it was, and what was found.
     suspected: Vec<(Timestamp, Finding)>,
 }
 
@@ -48,7 +49,7 @@ impl Rule for Machines {
 }
 
 impl Machines {
-    /// Another spec, or another EtcdCluster of that name.
+    /// Records a changed spec, or another EtcdCluster of the same name, as a cause.
     fn etcd(&mut self, etcd: &Etcd, moment: &Moment<'_>) {
         let is_new = self.known.insert(etcd.name.clone());
         let before = moment.before.etcds.get(&etcd.name).map(|view| &view.object);
@@ -93,7 +94,7 @@ impl Machines {
     }
 }
 
-/// Whether it is we who delete this Machine.
+/// Whether this write is our deletion of this Machine.
 fn deletes(write: &Write, machine: &Machine) -> bool {
     let is_it = write.verb == "delete" && write.resource == "machines" && write.name == machine.name;
     is_it && write.ours && write.is_done()

@@ -1,5 +1,5 @@
-//! All members of a cluster have the same `max-learners`, that of the EtcdCluster's annotation, or where it has none that
-//! of the first member: members with different values drop each other's learners.
+//! All members of a cluster have the same `max-learners`: that of the EtcdCluster's annotation or, without an
+//! annotation, that of the first member. Members with different values drop each other's learners.
 
 use super::{Finding, Moment, Rule};
 use crate::observer::record::{Event, Listed};
@@ -7,9 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 #[derive(Default)]
 pub(super) struct MaxLearners {
-    /// By client URL.
+    /// The value of each etcd process, by client URL.
     values: BTreeMap<String, u32>,
-    /// Cluster, Machine and value.
+    /// What has been found: cluster, Machine and value.
     found: BTreeSet<(String, String, u32)>,
 }
 
@@ -30,7 +30,7 @@ impl Rule for MaxLearners {
                 None => (view.list.iter().find_map(value), "another member has"),
             };
             let Some(wanted) = wanted else { continue };
-            // One that joins has told no client URL yet, and never does where its etcd ends at once.
+            // A joining member has not published a client URL yet, and never does if its etcd ends immediately.
             let joining =
                 view.seats.iter().filter_map(|(url, seat)| Some((seat.machine.clone(), *self.values.get(url)?)));
             let listed = view.list.iter().filter_map(|listed| Some((view.machine_of(listed), value(listed)?)));

@@ -1,8 +1,8 @@
-//! No member forgets what it has known: one that comes back under its ID with an older log, or with none, would vote
-//! again on what it has voted for already.
+//! No member forgets what it knew. A member that comes back under its ID with an older log, or with none, would vote
+//! again on what it has already voted on.
 //!
-//! A member tells how far its log was committed while it runs, and its disk tells how far its log goes while it does
-//! not. etcd answers only when the others have brought it up to date, so its own word alone would come too late.
+//! While a member runs, it reports how far its log is committed. While it does not run, its disk shows how far its log
+//! goes. etcd answers only after the others have brought it up to date, so its answers alone would come too late.
 
 use super::{Finding, Moment, Rule};
 use crate::observer::record::{Answer, Event, Member, Status};
@@ -13,32 +13,33 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Name of the rule.
 pub const NAME: &str = "forgetful voter";
 
-/// What a member told so long before it fell silent is on its disk: it may tell of an entry a moment before it has
-/// written it, and that it is silent is known a second later at most.
+/// What a member reported at least this long before it fell silent is on its disk. It may report an entry a moment
+/// before it has written it, and its silence is known a second later at most.
 const WRITTEN: SignedDuration = SignedDuration::from_secs(2);
-/// For so long a member that has a leader may be behind what it knew: after a restart it hears again what is committed.
+/// How long a member that has a leader may be behind what it knew: after a restart, it learns again what is committed.
 const CATCHES_UP: SignedDuration = SignedDuration::from_secs(2);
 
-/// For so long a member of another cluster may answer at an address before its Machine is seen to have that.
+/// How long a member of another cluster may answer at an address before its Machine is seen to have that address.
 const EXPLAINED: SignedDuration = SignedDuration::from_secs(5);
 
 /// A cluster and the ID of a member.
 type Id = (String, String);
-/// A cluster, a URL of its, and the ID of the cluster that answers there.
+/// A cluster, one of its URLs, and the ID of the cluster that answers there.
 type Stranger = (String, String, String);
 
 #[derive(Default)]
 pub(super) struct Memory {
-    /// What each member knew, and since when: the newest that is old enough to be on its disk, and everything after it.
+    /// The indexes that each member knew, and when: the newest index that is old enough to be on its disk, and all
+    /// later ones.
     known: BTreeMap<Id, Vec<(Timestamp, u64)>>,
-    /// Who answered at a cluster's URL last.
+    /// The ID of the member that answered last at a cluster's URL.
     ids: BTreeMap<(String, String), String>,
-    /// Members whose disk has less than they knew: how much, and how much they knew.
+    /// Members whose disk has less than they knew: the last index on the disk, and the index that they knew.
     lost: BTreeMap<Id, (u64, u64)>,
-    /// Members that answer with less than they knew: since when, and how much they knew.
+    /// Members that answer with less than they knew: since when, and the index that they knew.
     behind: BTreeMap<Id, (Timestamp, u64)>,
     removed: BTreeSet<Id>,
-    /// Members of other clusters that answer: since when, and whether that has been told.
+    /// Members of other clusters that answer: since when, and whether this was reported.
     strangers: BTreeMap<Stranger, (Timestamp, bool)>,
 }
 
@@ -96,7 +97,7 @@ impl Rule for Memory {
 }
 
 impl Memory {
-    /// A member of the right cluster answers.
+    /// Handles an answer from a member of the right cluster.
     fn answers(&mut self, now: Timestamp, member: &Member, status: &Status, machine: &str) -> Option<Finding> {
         let id = (member.etcd.clone(), status.id.clone());
         self.ids.insert((member.etcd.clone(), member.url.clone()), status.id.clone());
@@ -118,7 +119,7 @@ impl Memory {
         lost
     }
 
-    /// What it told last may not have reached its disk.
+    /// Forgets the last indexes that the member reported, because they may not have reached its disk.
     fn falls_silent(&mut self, now: Timestamp, member: &Member) {
         let Some(id) = self.ids.get(&(member.etcd.clone(), member.url.clone())) else { return };
         let id = (member.etcd.clone(), id.clone());
@@ -128,7 +129,7 @@ impl Memory {
         }
     }
 
-    /// How far a member's log went on its disk at least.
+    /// The index up to which a member's disk must have its log.
     fn known_at(&self, id: &Id, now: Timestamp) -> u64 {
         let known = self.known.get(id).map(Vec::as_slice).unwrap_or_default();
         let written = known.iter().filter(|(at, _)| now.duration_since(*at) >= WRITTEN);
@@ -153,8 +154,9 @@ impl Memory {
         due.into_iter().map(finding).collect()
     }
 
-    /// A member of another cluster answers: it may have got the address of a machine that is gone, or a Machine is said to have
-    /// the address of another one. Otherwise its etcd has begun again.
+    /// Finds members of other clusters that answer at a cluster's URL. That is allowed if such a member has got the
+    /// address of a machine that is gone, or if a Machine of another cluster is reported with the same address.
+    /// Otherwise the etcd at this URL has started as a new cluster.
     fn still_strange(&mut self, moment: &Moment<'_>) -> Vec<Finding> {
         let (now, state) = (moment.now(), moment.after);
         let ends = matches!(moment.line.event, Event::Ended);
@@ -178,7 +180,7 @@ impl Memory {
         due.map(finding).collect()
     }
 
-    /// The EtcdCluster is gone: one of the same name begins again.
+    /// Forgets an EtcdCluster that is gone, because another one of the same name starts from the beginning.
     fn forget(&mut self, etcd: &str) {
         self.known.retain(|(of, _), _| of != etcd);
         self.ids.retain(|(of, _), _| of != etcd);

@@ -1,7 +1,8 @@
-//! Promotions and removals go one at a time, each seen in the member list before the next. Learners that catch up side by side
-//! are promoted so fast one after the other that two may come between two looks: raft itself takes one change after the other,
-//! and the promotion of a member that has caught up costs no tolerance. A removal may follow within a tenth of a second too,
-//! but only once we have seen who votes: the status that announces it says so.
+//! Promotions and removals happen one at a time, each seen in the member list before the next. Learners that catch up
+//! side by side are promoted so quickly one after the other that two promotions may come between two answers: raft
+//! itself makes one change after the other, and the promotion of a member that has caught up costs no fault tolerance.
+//! A removal may also follow within a tenth of a second, but only if we have seen who votes. The status that announces
+//! the removal shows that.
 
 use super::fence::{announced, is_known};
 use super::{Finding, Moment, Rule, names};
@@ -14,9 +15,9 @@ type Removal = (String, String);
 
 #[derive(Default)]
 pub(super) struct OneAtATime {
-    /// Who votes, by any status that announced it while that member voted.
+    /// Who votes, according to each status that announced the removal while that member still voted.
     seen: BTreeMap<Removal, BTreeSet<String>>,
-    /// Removals together with promotions: when, of whom, who was promoted, and what is to be said of it.
+    /// Removals that were seen together with promotions: when, which removal, who was promoted, and the finding.
     suspected: Vec<(Timestamp, Removal, Vec<String>, Finding)>,
 }
 
@@ -42,9 +43,10 @@ impl Rule for OneAtATime {
 }
 
 impl OneAtATime {
-    /// What is wrong with a new member list, or is only suspected until it is known what the status said before it.
+    /// What is wrong with a new member list. If that depends on what the status said before, the finding is only
+    /// suspected until the status is known.
     fn list(&mut self, moment: &Moment<'_>) -> Option<Finding> {
-        // Otherwise nobody knows how much time has passed between the two lists.
+        // Otherwise it is not known how much time has passed between the two lists.
         let (member, before, after) = moment.new_list_of_this_round()?;
         let excused = |voter: &&Listed| moment.after.is_excused(&before.machine_of(voter), moment.now());
         let left: Vec<&Listed> = before

@@ -1,20 +1,22 @@
-//! The published endpoints follow the voters: sorted, each once, never a learner's, and never none once there were
-//! some.
+//! The published endpoints follow the voters: they are sorted, without duplicates, never a learner's, and never empty
+//! once there were some.
 //!
-//! That of a member that is gone, or of nobody, is let pass, and so is a list without one of the voters: as long as a
-//! control plane rolls out, or there are Machines too many, what was told stays if more than half of it is served.
+//! The endpoint of a member that is gone, or of no member, is allowed, and so is a list without one of the voters. As
+//! long as a control plane rolls out, or there are surplus Machines, the list that the control plane was told stays if
+//! more than half of it is served.
 
 use super::{Finding, Moment, Rule};
 use crate::observer::record::Event;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use std::collections::BTreeMap;
 
-/// A promotion is published as soon as it is seen; the observer may see it a moment later.
+/// How much later than the controller the observer may see a promotion, which is published as soon as the controller
+/// sees it.
 const SEEN: SignedDuration = SignedDuration::from_secs(1);
 
 #[derive(Default)]
 pub(super) struct Published {
-    /// Endpoints of no voter: since when, by cluster and URL.
+    /// Published endpoints of learners: since when, by cluster and URL.
     strange: BTreeMap<(String, String), Timestamp>,
 }
 
@@ -49,7 +51,7 @@ impl Rule for Published {
                     if moment.now().duration_since(since) >= SEEN {
                         let what = format!("the endpoint {url} of learner {} is published", learner.name);
                         findings.push(Finding::about(name, &view.machine_of(learner), what).since(since));
-                        // Once is enough.
+                        // Report it only once.
                         learners.insert(key, Timestamp::MAX);
                     } else {
                         learners.insert(key, since);

@@ -1,5 +1,5 @@
-//! No name is used twice: bootstrap data, infrastructure and member go by the name of their Machine, and what is left of an
-//! earlier one would be taken for a later one's.
+//! No name is used twice. Bootstrap data, infrastructure and member have the name of their Machine, so what is left of
+//! an earlier Machine could be mistaken for a part of a later one.
 
 use super::{Finding, Moment, Rule};
 use crate::observer::record::Event;
@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 #[derive(Default)]
 pub(super) struct Reuse {
-    /// UID of the Machine that had a name last, by the UID of its EtcdCluster and the name.
+    /// UID of the last Machine that had a name, by the UID of its EtcdCluster and the name.
     uids: BTreeMap<(String, String), String>,
 }
 
@@ -18,7 +18,7 @@ impl Rule for Reuse {
 
     fn look(&mut self, moment: &Moment<'_>) -> Vec<Finding> {
         let Event::Machine(machine) = &moment.line.event else { return Vec::new() };
-        // An EtcdCluster that is applied again counts from the beginning.
+        // An EtcdCluster that is deleted and applied again starts with the first name again.
         let etcd = moment.after.etcds.get(&machine.etcd).filter(|view| !moment.after.is_ending(view));
         let Some(etcd) = etcd else { return Vec::new() };
         let key = (etcd.object.uid.clone(), machine.name.clone());

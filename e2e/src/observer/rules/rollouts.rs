@@ -1,10 +1,11 @@
-//! Each list of endpoints that we write into a control plane rolls it. There has to be a cause for each: a changed spec
-//! of the EtcdCluster, a Machine that somebody deleted, or a fault.
+//! Each list of endpoints that we write into a control plane causes a rollout, so each list needs a cause: a changed
+//! spec of the EtcdCluster, a Machine that a person deleted, or a fault.
 //!
-//! A cause is a credit for one list, at any time after it, and lists take the oldest first. There is one for a new
-//! EtcdCluster; as many for a changed spec as its rollout may tell the control plane; one for a Machine that a person
-//! deletes; and one for each Machine that a fault of the scenario names. That a fault is over is not a credit: who comes
-//! back is at the endpoint of before. So a fault of which nothing follows leaves a list without a cause unseen.
+//! A cause is a credit for one list, at any later time, and each list takes the oldest credit. There is one credit for
+//! a new EtcdCluster; for a changed spec, as many as the times that its rollout may tell the control plane; one for a
+//! Machine that a person deletes; and one for each Machine that a fault of the scenario names. The end of a fault is
+//! not a credit, because a member that comes back has the endpoint that it had before. So if a fault has no
+//! consequences, one list without a cause is not found.
 
 use super::{Finding, Moment, Rule, Write};
 use crate::observer::record::{Etcd, Event};
@@ -13,7 +14,7 @@ use std::collections::BTreeMap;
 
 #[derive(Default)]
 pub(super) struct Rollouts {
-    /// What may be followed by new endpoints, by cluster: when it was.
+    /// When something happened that may lead to new endpoints, by cluster.
     causes: BTreeMap<String, Vec<Timestamp>>,
     /// The Cluster's EtcdCluster, by the name of the Cluster's control plane.
     etcds: BTreeMap<String, String>,
@@ -60,8 +61,8 @@ impl Rule for Rollouts {
     }
 }
 
-/// How often the control plane is told of a rollout: once; twice where there is room for fewer than f + 1 Machines more, and
-/// three times where there is none.
+/// How often the control plane may be told in a rollout: once; twice if there is room for fewer than f + 1 additional
+/// Machines; three times if there is room for none.
 fn most(etcd: &Etcd) -> usize {
     match etcd.max_surge() {
         Some(0) => 3,
@@ -70,7 +71,7 @@ fn most(etcd: &Etcd) -> usize {
     }
 }
 
-/// Whether a person deleted this Machine until now.
+/// Whether a person had deleted this Machine by now.
 fn by_hand(writes: &[Write], machine: &str, now: Timestamp) -> bool {
     let is_it = |write: &&Write| write.verb == "delete" && write.resource == "machines" && write.name == machine;
     writes.iter().filter(is_it).any(|write| write.by_hand && write.at <= now)
@@ -81,13 +82,13 @@ impl Rollouts {
         self.causes.entry(etcd.to_owned()).or_default().push(at);
     }
 
-    /// Every list beside the first one that we wrote, in its order, takes the oldest cause that is left.
+    /// Judges all lists that we wrote, in their order. Each list takes the oldest cause that is left.
     fn judge(&mut self, moment: &Moment<'_>) -> Vec<Finding> {
         let mut written: BTreeMap<&str, (Vec<&Write>, &str)> = BTreeMap::new();
         for write in moment.writes.iter().filter(|write| write.ours && write.is_done()) {
             let (Some(endpoints), Some(etcd)) = (&write.endpoints, self.etcds.get(&write.name)) else { continue };
             let (writes, _) = written.entry(&write.name).or_insert_with(|| (Vec::new(), etcd));
-            // A list that somebody had overwritten is written again: that is the same rollout.
+            // A list that a person has overwritten is written again, which is the same rollout.
             if writes.last().is_none_or(|last| last.endpoints.as_ref() != Some(endpoints)) {
                 writes.push(write);
             }

@@ -1,10 +1,10 @@
-//! The observer sees what it is to observe: a record in which a cluster is ready and no member answers shows nothing.
+//! The observer sees what it has to observe: a record in which a cluster is ready and no member answers proves nothing.
 
 use super::spells::Spells;
 use super::{Finding, Moment, Rule};
 use k8s_openapi::jiff::SignedDuration;
 
-/// How long a cluster may be ready until a member of it has answered.
+/// How long a cluster may be ready before a member of it has answered.
 const GRACE: SignedDuration = SignedDuration::from_secs(5);
 
 #[derive(Default)]

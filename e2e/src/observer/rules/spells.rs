@@ -1,16 +1,16 @@
-//! What is wrong only once it has lasted for a while.
+//! Problems that count only once they have lasted for a while.
 
 use super::Finding;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use std::collections::BTreeMap;
 
-/// What goes on in clusters, by their names: since when, and whether that was found.
+/// Current problems, by cluster: since when, and whether the problem was found.
 #[derive(Default)]
 pub(super) struct Spells(BTreeMap<String, (Timestamp, bool)>);
 
 impl Spells {
-    /// What is found of those that go on at this time, and of no others: each is found once, when it has lasted as long
-    /// as `limit`. What lies before `known` does not count.
+    /// Keeps the problems that exist at this time, and drops all others. Returns each problem once, when it has
+    /// lasted as long as `limit`. The time before `known` does not count.
     pub(super) fn look<'a, W: FnOnce() -> String>(
         &mut self,
         now: Timestamp,

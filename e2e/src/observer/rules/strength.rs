@@ -1,15 +1,15 @@
-//! After any change of the voters the cluster survives at least as many failures as before, or as many as a healthy
-//! cluster of the wanted size; with `maxSurge: 0`, one less while a member is replaced.
+//! After any change of the voters, the cluster survives at least as many failures as before, or as many as a healthy
+//! cluster of the wanted size. With `maxSurge: 0`, it may survive one less while a member is replaced.
 
 use super::{Finding, Moment, Rule, names};
 use crate::observer::record::{Event, Listed};
 use crate::observer::state::{EtcdView, State};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
-/// Who answers so soon after a change, or after it was asked for the first time, was alive when it happened.
+/// A voter that answers within this time after a change, or after it was first asked, was alive at the change.
 const CONFIRMED: SignedDuration = SignedDuration::from_secs(3);
-/// How long that may take in all. A Machine may show its address only after its member votes; one that shows none for so long
-/// is not there.
+/// How long that may take in all. A Machine may report its address only after its member votes. If it reports none for
+/// this long, the member counts as not alive.
 const LONGEST: SignedDuration = SignedDuration::from_secs(15);
 
 #[derive(Default)]
@@ -22,12 +22,12 @@ struct Doubt {
     at: Timestamp,
     etcd: String,
     machine: String,
-    /// The voters after the change, and those of them that were alive.
+    /// The voters after the change, and the IDs of the members that were alive.
     voters: Vec<String>,
     alive: Vec<String>,
-    /// Failures that it survived before.
+    /// Failures that the cluster survived before.
     was: isize,
-    /// Failures that it has to survive.
+    /// Failures that the cluster has to survive.
     wanted: isize,
     change: String,
 }
@@ -65,13 +65,13 @@ impl Rule for Strength {
 }
 
 impl Doubt {
-    /// Voters that are alive beyond a quorum; negative without one.
+    /// Live voters beyond a quorum. Negative without a quorum.
     fn survives(&self) -> isize {
         let alive = self.voters.iter().filter(|id| self.alive.contains(id)).count();
         alive.cast_signed() - quorum(self.voters.len())
     }
 
-    /// When it ends: the observer has asked every voter for long enough.
+    /// When the doubt ends, because the observer has asked every voter for long enough.
     fn ends(&self, state: &State, view: &EtcdView, now: Timestamp) -> Timestamp {
         let unheard = view.voters().filter(|voter| self.voters.contains(&voter.id) && !self.alive.contains(&voter.id));
         let asked = unheard.map(|voter| view.seat(voter).map_or(now, |seat| seat.since));
@@ -84,20 +84,20 @@ fn quorum(voters: usize) -> isize {
     (voters / 2 + 1).cast_signed()
 }
 
-/// What a new member list leaves to be confirmed.
+/// The doubt that a new member list raises, if any.
 fn doubt(moment: &Moment<'_>) -> Option<Doubt> {
     let (member, before, after) = moment.new_list()?;
     let now = moment.now();
     let left: Vec<&Listed> = before.voters().filter(|voter| !after.votes(&voter.id)).collect();
     let came: Vec<&Listed> = after.voters().filter(|voter| !before.votes(&voter.id)).collect();
-    // Who leaves because a scenario says so is not our doing.
+    // A member that leaves because of a scenario's fault is not our doing.
     let excused = |voter: &&Listed| moment.after.is_excused(&before.machine_of(voter), now);
     if before.list.is_empty() || came.is_empty() && left.iter().all(excused) {
         return None;
     }
     let was = alive(moment.before, before, now).len().cast_signed() - quorum(before.voters().count());
     let tolerated = (after.object.replicas.saturating_sub(1) / 2).cast_signed();
-    // With `maxSurge: 0` a member leaves before its replacement joins, and never a second one.
+    // With `maxSurge: 0`, a member leaves before its replacement joins, but never two members.
     let goes_first = after.object.max_surge() == Some(0) && after.voters().count() + 1 == after.object.replicas;
     let wanted = was.min(if goes_first { tolerated - 1 } else { tolerated });
     let doubt = Doubt {

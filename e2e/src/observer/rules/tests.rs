@@ -1,4 +1,4 @@
-//! Each rule, on records of a few lines: what it lets pass, and what it finds.
+//! Each rule on records of a few lines: what it allows, and what it finds.
 
 use super::check;
 use crate::observer::record::{Etcd, Fault};
@@ -22,7 +22,8 @@ fn has_four(story: Story) -> Story {
     has_a_learner(story).list(&[(0, VOTER), (1, VOTER), (2, VOTER), (3, VOTER)]).answer(&[0, 1, 2, 3]).after(5)
 }
 
-/// Its learner votes, and one of the voters is gone. By the status that announced it, these voted before.
+/// The learner now votes, and one of the voters has left. According to the status that announced the removal, `voters`
+/// voted before.
 fn swapped(story: Story, voters: &[usize]) -> Story {
     let left = story.announced_beside(0, voters).list(&[(1, VOTER), (2, VOTER), (3, VOTER)]).answer(&[1, 2, 3]);
     left.silent(0).after(1).published(&[1, 2, 3]).after(10)
@@ -156,7 +157,7 @@ fn members(#[case] story: Story, #[case] found: &[&str]) {
     assert_eq!(story.found(), found);
 }
 
-/// The only voter of five.
+/// A cluster of five wanted members, of which one exists and votes.
 fn one() -> Story {
     Story::of(5).list(&[(0, VOTER)]).answer(&[0]).after(10)
 }
@@ -292,7 +293,7 @@ fn endpoints(#[case] story: Story, #[case] found: &[&str]) {
     assert_eq!(story.found(), found);
 }
 
-/// Three voters, which an API server uses.
+/// Three voters, whose endpoints an API server uses.
 fn replaced_server() -> Story {
     three().server(&[0, 1, 2]).after(5)
 }
@@ -303,7 +304,7 @@ fn one_left_beside_a_dead_one() -> Story {
     story.announced(0).list(&[(1, VOTER), (2, VOTER), (3, VOTER)]).answer(&[1, 3]).silent(0).after(3)
 }
 
-/// One member was replaced, then a scenario kills another one, and that leaves.
+/// One member was replaced. Then a scenario kills another member, which leaves.
 fn a_dead_one_leaves() -> Story {
     let story = replaced(replaced_server()).fault(&[1], None).silent(1).after(60);
     story.announced(1).list(&[(2, VOTER), (3, VOTER)]).answer(&[2, 3]).after(5)

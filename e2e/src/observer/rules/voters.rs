@@ -1,18 +1,18 @@
 //! Every voter answers, unless a scenario has made it silent. A machine that goes before its member has left, or a
-//! member that ends by itself, costs the cluster a failure that it was to survive.
+//! member that ends by itself, costs the cluster one of the failures that it should survive.
 
 use super::{Finding, Moment, Rule};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use std::collections::BTreeSet;
 
-/// A silence as long as this is not a slow answer, on a busy computer either.
+/// A silence as long as this is not a slow answer, not even on a busy computer.
 const GRACE: SignedDuration = SignedDuration::from_secs(10);
-/// A member that leaves may fall silent so long before its leaving is seen.
+/// How long a member that leaves may be silent before it is seen to have left.
 const LEAVES: SignedDuration = SignedDuration::from_secs(2);
 
 #[derive(Default)]
 pub(super) struct Voters {
-    /// Those that were found: cluster, member, since when.
+    /// Silences that were found: cluster, member, since when.
     found: BTreeSet<(String, String, Timestamp)>,
 }
 
@@ -29,7 +29,7 @@ impl Rule for Voters {
                 let Some(since) = moment.before.silent_since(view, voter, moment.now()) else { continue };
                 let leaves = after.is_some_and(|after| !after.list.iter().any(|listed| listed.id == voter.id));
                 let limit = if leaves { LEAVES } else { GRACE };
-                // While no member answers, nobody tells that this one has left.
+                // While no member answers, none can report that this one has left.
                 let told = || view.seats.values().filter(|seat| view.is_live(seat)).map(|seat| seat.since).min();
                 let since = if leaves { told().unwrap_or(moment.now()).max(since) } else { since };
                 let lasts = moment.now().duration_since(since);

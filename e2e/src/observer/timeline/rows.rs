@@ -1,4 +1,4 @@
-//! The rows of one cluster's page, before those are left out that do not fit.
+//! The rows of one cluster's page, before the rows that do not fit are left out.
 
 use super::cells;
 use crate::observer::record::{Answer, Event, Line, Listed, Status, namespace};
@@ -7,7 +7,7 @@ use crate::observer::state::State;
 use k8s_openapi::jiff::Timestamp;
 use std::collections::BTreeMap;
 
-/// How much a row matters, the most first.
+/// How important a row is, most important first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Weight {
     Violation,
@@ -22,12 +22,12 @@ pub(super) enum Weight {
 pub(super) struct Row {
     pub(super) at: Timestamp,
     pub(super) weight: Weight,
-    /// What each member says at that moment.
+    /// What each member reports at that moment.
     pub(super) cells: BTreeMap<String, String>,
     pub(super) text: String,
 }
 
-/// Everything that concerns a cluster, in its order.
+/// Everything that concerns a cluster, in order of time.
 pub(super) fn rows(etcd: &str, lines: &[Line], writes: &[Write], violations: &[Violation]) -> Vec<Row> {
     let is_here = |write: &&Write| namespace(&write.name) == namespace(etcd);
     let mut writes = writes.iter().filter(is_here).peekable();
@@ -53,7 +53,7 @@ pub(super) fn rows(etcd: &str, lines: &[Line], writes: &[Write], violations: &[V
     rows
 }
 
-/// The same write again, with nothing between, becomes one row.
+/// Adds a row for a write. If the last row is the same write, that row is extended instead.
 fn add_write(rows: &mut Vec<Row>, write: &Write, state: &State, etcd: &str) {
     let who = if write.ours { "we" } else { "by hand" };
     let refused = if write.code < 400 { String::new() } else { format!(": {}", write.code) };
@@ -132,7 +132,7 @@ fn told(etcd: &str, namespace: &str, event: &Event, before: &State, after: &Stat
         }
         Event::ApiServer(new) if is.is_some_and(|view| view.object.cluster == new.cluster) => {
             let ready = new.ready.map_or("is made", |ready| if ready { "is ready" } else { "is not ready" });
-            // Of one that is behind a load balancer they are not known.
+            // The endpoints of an API server behind a load balancer are not known.
             let with = if new.endpoints.is_empty() { "" } else { ", with " };
             Some((Weight::Object, format!("API server {} {ready}{with}{}", new.name, new.endpoints.join(","))))
         }
@@ -145,7 +145,7 @@ fn told(etcd: &str, namespace: &str, event: &Event, before: &State, after: &Stat
     }
 }
 
-/// What a member complains of, alarms included, where that is new.
+/// The errors that a member reports, alarms included, if they have changed.
 fn complaints(old: Option<&Status>, new: &Status, name: &str) -> Option<String> {
     let before = old.map(|status| status.errors.as_slice()).unwrap_or_default();
     match new.errors.as_slice() {
@@ -155,7 +155,7 @@ fn complaints(old: Option<&Status>, new: &Status, name: &str) -> Option<String> 
     }
 }
 
-/// Who has come, gone, or votes now.
+/// Which members have joined, left, or become voters.
 fn lists(was: &[Listed], is: &[Listed]) -> Vec<String> {
     let find = |list: &[Listed], id: &str| list.iter().find(|listed| listed.id == id).cloned();
     let name = |listed: &Listed| if listed.name.is_empty() { listed.id.clone() } else { listed.name.clone() };

@@ -16,7 +16,7 @@ fn page(story: &Story) -> Vec<String> {
     text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect()
 }
 
-/// These lines are there, in this order.
+/// Checks that the page has these lines, in this order.
 fn has(page: &[String], wanted: &[&str]) {
     let mut lines = page.iter();
     for line in wanted {

@@ -1,5 +1,5 @@
-//! Where the time of a bring-up goes, member by member: by the API server's account, by the machines' own, and by what
-//! etcd told the observer.
+//! Where the time of a bring-up goes, member by member: according to the API server's audit log, the machines
+//! themselves, and what the observer got from etcd.
 
 use anyhow::{Context, Result, ensure};
 use e2e::bed::ClusterHandle;
@@ -9,17 +9,17 @@ use e2e::plane::{Mark, Requests};
 use e2e::until::until;
 use std::time::Duration;
 
-/// How long the observer, which looks ten times a second, may be behind.
+/// How long the observer, which polls ten times a second, may be behind.
 const BEHIND: Duration = Duration::from_secs(10);
 
-/// What a machine is asked: its clock in two forms, when systemd began, when it was up, when the bootstrap began to run
-/// commands, and when etcdadm was done.
+/// What each machine prints: its clock as wall time and as uptime, when systemd began, when the machine was up, when
+/// the bootstrap began to run commands, and when etcdadm was done.
 const ASK: &str = "date +%s.%N; cut -d' ' -f1 /proc/uptime; \
     systemctl show --value --property=UserspaceTimestampMonotonic; \
     systemctl show --value --property=ActiveEnterTimestampMonotonic multi-user.target; \
     stat -c %.Y /run/cluster-api/capd.bootstrap.started /run/cluster-api/bootstrap-success.complete";
 
-/// The steps of a member's way, in their order.
+/// The steps of a member's bring-up, in order.
 const STEPS: [&str; 8] = [
     "Machine made",
     "bootstrap data made",
@@ -30,7 +30,7 @@ const STEPS: [&str; 8] = [
     "etcdadm is done",
     "seen as a voter",
 ];
-/// Which of them is the beginning of the container.
+/// The index of the step in which the container begins.
 const BEGINS: usize = 3;
 
 /// Prints a table: for each step and member, the seconds since `mark`, when everything was applied.
@@ -59,7 +59,7 @@ pub(super) async fn print(bed: &DockerBed, handle: &ClusterHandle, mark: Mark) -
     Ok(())
 }
 
-/// Machine, bootstrap Secret, and the reference to it.
+/// When the Machine, its bootstrap Secret and the reference to the Secret were written.
 fn by_the_api_server(requests: &Requests, name: &str) -> Vec<f64> {
     let first = |verb: &str, resource: &str, after: f64| {
         let found = requests.iter().filter(|r| r.verb == verb && r.resource == resource);
@@ -71,8 +71,9 @@ fn by_the_api_server(requests: &Requests, name: &str) -> Vec<f64> {
     vec![first("create", "machines", 0.0), data, first("patch", "machines", data)]
 }
 
-/// Since when the member of this Machine votes, by what one of the members has said first. What is written down of it
-/// says no more: the last two come side by side, and may be written down at once.
+/// Since when the member of this Machine votes, according to the first answer of a member that lists it as a voter. The
+/// EtcdCluster's status says no more about this: the last two members join side by side, and may be written down
+/// together.
 fn votes_since(lines: &[Line], handle: &ClusterHandle, name: &str) -> Option<f64> {
     let etcd = format!("{}/{}", handle.namespace, handle.etcd);
     let says_so = |line: &&Line| match &line.event {

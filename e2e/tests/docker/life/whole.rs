@@ -1,4 +1,4 @@
-//! One life of an etcd below a control plane of three nodes, which is written to all the time.
+//! The whole life of an etcd below a control plane of three nodes, which is written to all the time.
 
 use super::{GAP, is_named, lap};
 use crate::clusters::{PATIENCE, change, control_plane_machines, gone, is_recorded, servers, writes_of_endpoints};
@@ -18,22 +18,23 @@ use tokio::time::{sleep, timeout};
 
 /// Nodes of the control plane.
 const NODES: usize = 3;
-/// How long one step may take: members that come, three nodes one after the other, members that leave.
+/// How long one step may take: members join, three nodes are replaced one after the other, and members leave.
 const STEP: Duration = Duration::from_secs(1200);
-/// Between two looks at all API servers.
+/// Time between two checks of all API servers.
 const LOOKS: Duration = Duration::from_secs(2);
-/// What has been seen once is seen again so much later, or was about an API server on its way out.
+/// What a check finds has to be found again after this time. Otherwise, it was about an API server that was about to
+/// end.
 const CONFIRMED: Duration = Duration::from_secs(3);
-/// Fewer looks show little.
+/// Fewer checks show little.
 const FEWEST: usize = 50;
-/// Endpoints in the shortest list that there is in this life.
+/// The number of endpoints in the shortest list of this life.
 const SHORTEST: usize = 3;
 /// How long a member may take to accept a connection.
 const ACCEPTS: Duration = Duration::from_secs(1);
 
-/// Another version of etcd, three members and then five, three again, and the machine of one is destroyed: the
-/// control plane rolls once for each, all along every API server has enough endpoints that answer, and a list on record
-/// as in use, and nothing that was written is lost.
+/// Another version of etcd is rolled out, etcd grows from three members to five and shrinks to three again, and the
+/// machine of one is destroyed. The control plane rolls out once for each of these. All along, every API server has
+/// enough endpoints that answer, and its list is recorded as in use. No write is lost.
 pub(crate) async fn of_one_etcd(bed: &mut DockerBed) -> Result<()> {
     let bed = &*bed;
     let client = bed.client();
@@ -68,11 +69,11 @@ struct Life<'a> {
     bed: &'a DockerBed,
     handle: ClusterHandle,
     workload: Workload,
-    /// Before it was applied.
+    /// Before the cluster was applied.
     mark: Mark,
 }
 
-/// What happens, in words; each stores an object.
+/// The names of the steps. Each step stores an object of its name.
 const STEPS: [&str; 4] = ["another-version", "from-three-to-five", "from-five-to-three", "a-machine-is-destroyed"];
 
 impl Life<'_> {
@@ -87,7 +88,7 @@ impl Life<'_> {
         Ok(())
     }
 
-    /// Once more where the load balancer has led to an API server that was about to end.
+    /// Tries again if the load balancer has led to an API server that was about to end.
     async fn stores(&self, step: &str) -> Result<()> {
         until(format!("{step} is stored"), PATIENCE, async || match self.workload.store(step).await {
             Err(error) if format!("{error:#}").contains("already exists") => Ok(Some(())),
@@ -144,8 +145,8 @@ impl Life<'_> {
         .await
     }
 
-    /// Waits until there are so many members, nothing is done to them any more, and every API server has been started
-    /// with their endpoints. Gives the Machines of the members.
+    /// Waits until there are this many members, nothing else is going on, and every API server was started with their
+    /// endpoints. Returns the Machines of the members.
     async fn settles(&self, members: usize) -> Result<Vec<String>> {
         let handle = &self.handle;
         let settled = until(format!("{members} members and {NODES} API servers are settled"), STEP, async || {
@@ -171,8 +172,8 @@ impl Life<'_> {
         Ok(settled)
     }
 
-    /// By the API server's own account: the control plane was told of etcd once for each step, and made as many
-    /// Machines as one rollout takes.
+    /// According to the API server's audit log, endpoints were written to the control plane once for each step, and it
+    /// made as many Machines as one rollout takes each time.
     fn rolled_once_for_each(&self, steps: usize) -> Result<()> {
         let requests = self.bed.plane.requests_since(self.mark)?;
         let written = writes_of_endpoints(&requests, &self.handle).len();
@@ -194,7 +195,7 @@ impl Life<'_> {
     }
 }
 
-/// Looks at every API server, again and again, until one lacks something. Counts the looks.
+/// Checks every API server again and again, until one lacks something. Counts the checks.
 async fn too_few(bed: &DockerBed, handle: &ClusterHandle, looks: &mut usize) -> Error {
     loop {
         sleep(LOOKS).await;
@@ -210,9 +211,10 @@ async fn too_few(bed: &DockerBed, handle: &ClusterHandle, looks: &mut usize) -> 
     }
 }
 
-/// What an API server lacks: the list that it was started with has to be on record as in use, and f + 1 of these
-/// endpoints have to answer. f is what as many members survive as there are in this list, however many are wanted by
-/// now: a list of five stays one until the control plane has rolled out. Nothing where none runs.
+/// What an API server lacks. The list that it was started with has to be recorded as in use, and f + 1 of these
+/// endpoints have to answer, where f is the fault tolerance of as many members as the list has. The number of members
+/// that are wanted now does not matter: a list of five stays one until the control plane has rolled out. `None` if no
+/// API server runs.
 async fn lacking(bed: &DockerBed, handle: &ClusterHandle, plane: &str) -> Option<String> {
     let endpoints = servers(bed, plane).await.ok()?;
     if !is_recorded(handle, &endpoints).await.ok()? {
@@ -226,8 +228,8 @@ async fn lacking(bed: &DockerBed, handle: &ClusterHandle, plane: &str) -> Option
     (live < wanted).then(|| format!("of {endpoints:?} of the API server on {plane}, {live} answer, not {wanted}"))
 }
 
-/// How many of so many endpoints have to answer: one more than a healthy cluster of that size can lose. No list is
-/// shorter than the shortest.
+/// How many of this many endpoints have to answer: one more than a healthy cluster of that size can lose. No list is
+/// shorter than `SHORTEST`.
 fn live_at_least(endpoints: usize) -> usize {
     (endpoints.max(SHORTEST) - 1) / 2 + 1
 }

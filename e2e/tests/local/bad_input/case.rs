@@ -1,4 +1,4 @@
-//! One case: a cluster in a namespace of its own, and what we have done there.
+//! One case: a cluster in a namespace of its own, and what our manager has done there.
 
 use crate::bring_up::{PATIENCE, released};
 use anyhow::{Context, Result, ensure};
@@ -9,14 +9,14 @@ use serde_json::Value;
 
 pub(super) struct Case<'a> {
     bed: &'a Bed,
-    /// The documents, still good.
+    /// The documents before the case changes them: all are good.
     pub(super) manifests: Manifests,
     pub(super) handle: ClusterHandle,
     since: Mark,
 }
 
 impl<'a> Case<'a> {
-    /// The example with one member, in namespace `bad-<name>`, where nothing is yet.
+    /// The example with one member, in the new namespace `bad-<name>`. Nothing is applied yet.
     pub(super) async fn new(bed: &'a Bed, name: &str) -> Result<Self> {
         let namespace = format!("bad-{name}");
         ClusterHandle::make_namespace(&bed.client(), &namespace).await?;
@@ -48,17 +48,17 @@ impl<'a> Case<'a> {
         Ok(())
     }
 
-    /// Waits until the EtcdCluster is not ready for this reason, and gives the message.
+    /// Waits until the EtcdCluster is not Ready for this reason, and returns the message.
     pub(super) async fn until_etcd_says(&self, reason: &str) -> Result<String> {
         self.handle.until_condition("Ready", "False", reason, PATIENCE).await
     }
 
-    /// Waits until the Cluster says that etcd is not handed over for this reason, and gives the message.
+    /// Waits until the Cluster reports for this reason that etcd is not handed over, and returns the message.
     pub(super) async fn until_cluster_says(&self, reason: &str) -> Result<String> {
         self.handle.until_cluster_condition("ManagedExternalEtcdReady", "False", reason, PATIENCE).await
     }
 
-    /// By the API server's own account: what we have written here, but for status and events.
+    /// What our manager has written in this namespace, without statuses and events, according to the audit log.
     pub(super) fn writes(&self) -> Result<Vec<String>> {
         let here = |request: &Request| request.namespace == self.handle.namespace && request.code < 300;
         let requests = self.bed.plane.requests_since(self.since)?.user(users::PROVIDER).writes().filter(here);
@@ -66,7 +66,7 @@ impl<'a> Case<'a> {
         Ok(ours.iter().map(|request| format!("{} {} {}", request.verb, request.resource, request.name)).collect())
     }
 
-    /// The certificates may be there, and nothing else.
+    /// Checks that our manager has made nothing but Secrets: there may be certificates already.
     pub(super) async fn no_machine_was_made(&self) -> Result<()> {
         let made = |write: &String| write.starts_with("create ") && !write.starts_with("create secrets ");
         let made: Vec<String> = self.writes()?.into_iter().filter(made).collect();
@@ -74,7 +74,7 @@ impl<'a> Case<'a> {
         Ok(())
     }
 
-    /// Nothing was made, and no Machine is there.
+    /// Checks that our manager has made nothing, and that there is no Machine.
     pub(super) async fn nothing_was_made(&self) -> Result<()> {
         let made: Vec<String> = self.writes()?.into_iter().filter(|write| write.starts_with("create ")).collect();
         ensure!(made.is_empty(), "made in {}: {made:?}", self.handle.namespace);
@@ -83,14 +83,14 @@ impl<'a> Case<'a> {
         Ok(())
     }
 
-    /// All is right now: the cluster comes up and is handed over.
+    /// Checks that the cluster, now correct, comes up and is handed over.
     pub(super) async fn comes_up(&self) -> Result<()> {
         self.handle.until_ready(PATIENCE).await.with_context(|| self.handle.namespace.clone())?;
         released(&self.handle).await.with_context(|| self.handle.namespace.clone())
     }
 }
 
-/// The text has each of these in it.
+/// Checks that the message contains each of these parts.
 pub(super) fn says(message: &str, parts: &[&str]) -> Result<()> {
     for part in parts {
         ensure!(message.contains(part), "{part:?} is not in {message:?}");

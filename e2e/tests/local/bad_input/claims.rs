@@ -1,4 +1,4 @@
-//! Which etcd is for which Cluster.
+//! Which EtcdCluster belongs to which Cluster.
 
 use super::case::{Case, says};
 use crate::bring_up::{PATIENCE, released};
@@ -16,7 +16,7 @@ pub(super) async fn cluster_that_does_not_exist(bed: &Bed) -> Result<()> {
     case.apply_only(|document| document["kind"] != "Cluster", "EtcdCluster", labelled).await?;
     says(&case.until_etcd_says("WaitingForCluster").await?, &["Cluster demo, which the label", "does not exist"])?;
     case.nothing_was_made().await?;
-    // It is there, and does not know of its etcd yet.
+    // Now the Cluster exists, but does not name its etcd yet.
     let silent = |cluster: &mut Value| cluster["metadata"]["annotations"] = json!({});
     case.apply_only(|document| document["kind"] == "Cluster", "Cluster", silent).await?;
     until("the annotation is asked for", PATIENCE, async || {
@@ -30,7 +30,7 @@ pub(super) async fn cluster_that_does_not_exist(bed: &Bed) -> Result<()> {
     case.comes_up().await
 }
 
-/// Both say that they are for the Cluster. It names one of them.
+/// The labels of both EtcdClusters name the Cluster. The Cluster names one of them.
 pub(super) async fn two_etcds_for_one_cluster(bed: &Bed) -> Result<()> {
     let case = Case::new(bed, "two-etcds").await?;
     let mut spare = case.manifests.clone().document("EtcdCluster").clone();
@@ -42,7 +42,7 @@ pub(super) async fn two_etcds_for_one_cluster(bed: &Bed) -> Result<()> {
     let message = other.until_condition("Ready", "False", "ClusterUsesAnotherEtcd", PATIENCE).await?;
     says(&message, &["Cluster demo uses EtcdCluster demo-etcd", MANAGED_ETCD_ANNOTATION, "spare"])?;
     case.comes_up().await?;
-    // The one that is named is up with all that belongs to it, and of the other there is nothing.
+    // The EtcdCluster that the Cluster names is up with all its objects, and the other one has none.
     bed.exactly(&[(&case.handle, 1)]).await?;
     other.until_condition("Ready", "False", "ClusterUsesAnotherEtcd", PATIENCE).await?;
     let written = case.writes()?.into_iter().filter(|write| write.contains("spare")).collect::<Vec<_>>();
@@ -50,7 +50,8 @@ pub(super) async fn two_etcds_for_one_cluster(bed: &Bed) -> Result<()> {
     Ok(())
 }
 
-/// One of the Clusters gets it, and the other is told, until it names one of its own.
+/// One of the Clusters gets the EtcdCluster. The other one reports this in a condition until it names another
+/// EtcdCluster.
 pub(super) async fn two_clusters_for_one_etcd(bed: &Bed) -> Result<()> {
     let case = Case::new(bed, "two-clusters").await?;
     let client = bed.client();
@@ -78,7 +79,7 @@ pub(super) async fn two_clusters_for_one_etcd(bed: &Bed) -> Result<()> {
     ensure!(loser.control_plane_machines().await?.is_empty(), "{} has Machines", loser.control_plane);
     ensure!(!loser.secret_names().await?.contains(&format!("{}-etcd", loser.cluster)));
 
-    // Its own.
+    // The other Cluster gets an EtcdCluster of its own.
     let own = loser.clone().with_etcd("own");
     let mut etcd = case.manifests.clone().document("EtcdCluster").clone();
     etcd["metadata"]["name"] = json!("own");
@@ -89,7 +90,7 @@ pub(super) async fn two_clusters_for_one_etcd(bed: &Bed) -> Result<()> {
     released(&own).await
 }
 
-/// The Cluster names something that is not an etcd, in every way that we can think of.
+/// The Cluster names something that is not an etcd object, in every way that we can think of.
 pub(super) async fn kinds_that_are_no_etcd(bed: &Bed) -> Result<()> {
     let case = Case::new(bed, "no-etcd").await?;
     let name = |etcd: &str| json!({"metadata": {"annotations": {MANAGED_ETCD_ANNOTATION: etcd}}});

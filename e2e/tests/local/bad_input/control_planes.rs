@@ -7,8 +7,8 @@ use e2e::bed::Bed;
 use e2e::until::until;
 use serde_json::json;
 
-/// It makes a Machine with an etcd of its own at once, and cannot be changed: it has to be made again, which takes what the
-/// message says.
+/// A control plane that was made for local etcd makes a Machine with an etcd of its own immediately, and it cannot be
+/// changed to external etcd. It has to be made again, in the way that the message of the condition describes.
 pub(super) async fn made_for_local_etcd(bed: &Bed) -> Result<()> {
     let case = Case::new(bed, "local-etcd").await?;
     case.apply("KubeadmControlPlane", |control_plane| {

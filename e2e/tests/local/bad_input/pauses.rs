@@ -1,4 +1,4 @@
-//! Pauses, which are input too.
+//! Pauses that users set.
 
 use super::case::{Case, says};
 use crate::bring_up::{PATIENCE, released};
@@ -40,7 +40,8 @@ pub(super) async fn of_etcd(bed: &Bed) -> Result<()> {
     case.comes_up().await
 }
 
-/// A user's pause is the user's from the first moment to the last: everything is handed over, and nothing is released.
+/// A pause that the user has set is never touched: everything is handed over, but the control plane is not released
+/// until the user removes the pause.
 pub(super) async fn of_the_control_plane(bed: &Bed) -> Result<()> {
     let case = Case::new(bed, "paused-control-plane").await?;
     let paused = |control_plane: &mut Value| {

@@ -8,10 +8,10 @@ use e2e::bed::Bed;
 use e2e::until::until;
 use serde_json::{Value, json};
 
-/// A CA as people have them: RSA, its key in the form that kubeadm writes.
+/// A CA such as people have: RSA, with its key in the format that kubeadm writes.
 const CERT: &str = include_str!("../../../../etcdadm/src/pki/testdata/pkcs1-rsa.crt");
 const KEY: &str = include_str!("../../../../etcdadm/src/pki/testdata/pkcs1-rsa.key");
-/// The key of another one.
+/// The key of another certificate.
 const OTHER_KEY: &str = include_str!("../../../../etcdadm/src/pki/testdata/sec1-p256.key");
 
 const AUTHORITY: &str = "demo-managed-etcd";
@@ -27,7 +27,7 @@ impl Case<'_> {
     }
 }
 
-/// A good one is used, and stays its owner's: it is there when the cluster is gone.
+/// A good CA is used, and stays the user's: its Secret is still there when the cluster is gone.
 pub(super) async fn authority_of_the_user(bed: &Bed) -> Result<()> {
     let case = Case::new(bed, "own-authority").await?;
     case.secret(bed, AUTHORITY, &json!({"tls.crt": CERT, "tls.key": KEY})).await?;
@@ -73,7 +73,7 @@ pub(super) async fn authority_that_is_none(bed: &Bed) -> Result<()> {
     case.comes_up().await
 }
 
-/// The Machine waits for its data, with a word about which Secret and which key.
+/// The Machine waits for its bootstrap data, and a condition names the Secret and the key that are missing.
 pub(super) async fn file_without_its_secret(bed: &Bed) -> Result<()> {
     let case = Case::new(bed, "file-secret").await?;
     case.apply("EtcdCluster", |etcd| {

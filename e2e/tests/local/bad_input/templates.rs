@@ -34,7 +34,7 @@ pub(super) async fn kind_that_does_not_exist(bed: &Bed) -> Result<()> {
     says(&message, &["spec.infrastructureTemplate", "kind NowhereMachineTemplate.nowhere.example does not exist"])?;
     case.no_machine_was_made().await?;
 
-    // Its provider is installed: now it is the template that is missing.
+    // The kind's provider is installed: now only the template is missing.
     for kind in ["NowhereMachine", "NowhereMachineTemplate"] {
         apply_object(&bed.client(), &crd(kind)).await?;
     }
@@ -64,7 +64,7 @@ pub(super) async fn another_namespace(bed: &Bed) -> Result<()> {
     case.comes_up().await
 }
 
-/// A kind of infrastructure that nobody looks after.
+/// The CRD of a kind of infrastructure that no controller reconciles.
 fn crd(kind: &str) -> Value {
     let (singular, plural) = (kind.to_lowercase(), format!("{}s", kind.to_lowercase()));
     json!({

@@ -18,29 +18,29 @@ use kube::Client;
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// How many are made, and in how many waves they are sent.
+/// How many documents are made, and in how many waves they are sent.
 const COUNT: usize = 10_000;
 const WAVES: usize = 10;
 /// How many requests are under way at a time.
 const AT_ONCE: usize = 16;
-/// One of so many is sent as a patch of a good object that is stored: rules about changes are asked too.
+/// One in this many documents is sent as a patch of a good object that is stored, to test the rules about changes too.
 const PATCHES: usize = 3;
-/// One of so many is sent in the earlier version, if its kind has one.
+/// One in this many documents is sent in the earlier API version, if its kind has one.
 const EARLIER: usize = 2;
-/// Where they are stored, and where the good cluster is.
+/// The namespaces of the malformed documents and of the good cluster.
 const NAMESPACE: &str = "bad-thousands";
 const BESIDE: &str = "beside-thousands";
-/// Time between two looks: each of them reads everything.
+/// Time between two polls. Each of them reads all objects.
 const LOOKS: Duration = Duration::from_secs(1);
-/// How long nothing is written about the good cluster before the first wave: a status may be left unwritten for a
-/// moment.
+/// How long nothing is written about the good cluster before the first wave. A status may stay unwritten for a moment,
+/// so a shorter silence would prove nothing.
 const CALM: Duration = Duration::from_secs(11);
-/// How long no reconcile ends once the queue is empty.
+/// The queue counts as empty when no reconcile has ended for this long.
 const QUIET: Duration = Duration::from_secs(3);
-/// A change of the good cluster is acted on within this time, whatever else there is.
+/// The manager acts on a change of the good cluster within this time, whatever else it has to do.
 const SOON: Duration = Duration::from_secs(10);
 
-/// Our kinds, as they stand in paths.
+/// Our kinds, by API version and plural name as in URL paths.
 const KINDS: [(&str, &str); 6] = [
     ("infrastructure.cluster.x-k8s.io/v1alpha1", "localclusters"),
     ("infrastructure.cluster.x-k8s.io/v1alpha1", "localmachines"),
@@ -49,13 +49,13 @@ const KINDS: [(&str, &str); 6] = [
     ("bootstrap.cluster.x-k8s.io/v1beta1", "etcdadmconfigs"),
     ("etcdcluster.cluster.x-k8s.io/v1beta1", "etcdclusters"),
 ];
-/// Those of them that our manager writes a status of.
+/// The kinds of these whose status our manager writes.
 const REPORTED: [&str; 2] = ["etcdadmconfigs", "etcdclusters"];
 const CLUSTERS: (&str, &str) = ("cluster.x-k8s.io/v1beta2", "clusters");
 
-/// The manager says of each that is stored what it makes of it, and forgets it when it is gone: it goes on as the same
-/// process, no error is a bug of ours, nothing stays in the queue, and nothing is written about the good cluster. When
-/// that one is changed, beside the last wave, it grows.
+/// The manager writes a status for each stored document of a kind that has one, and forgets the document when it is
+/// gone. The manager goes on as the same process, no error is a bug of ours, nothing stays in the queue, and nothing is
+/// written about the good cluster. When the good cluster is changed, beside the last wave, it grows.
 pub(crate) async fn stored(bed: &mut Bed) -> Result<()> {
     let seed = seed()?;
     println!("  E2E_SEED={seed} repeats these documents");
@@ -108,7 +108,7 @@ pub(crate) async fn stored(bed: &mut Bed) -> Result<()> {
     Ok(())
 }
 
-/// Waits until the last words about the bring-up of the good cluster are written.
+/// Waits until the manager has written everything about the bring-up of the good cluster.
 async fn calm(bed: &Bed) -> Result<()> {
     until("nothing is written about the good cluster any more", PATIENCE, async || {
         let mark = bed.plane.mark();
@@ -120,17 +120,17 @@ async fn calm(bed: &Bed) -> Result<()> {
     .await
 }
 
-/// How many the API server has accepted.
+/// How many documents the API server has accepted.
 #[derive(Default)]
 struct Accepted {
     created: usize,
     patched: usize,
 }
 
-/// Has the API server store those that it accepts. Each EtcdCluster among them gets a Cluster that names it, whose
-/// infrastructure never comes: so it gets as far as it can without a machine.
+/// Sends the documents, and counts those that the API server accepts. Each EtcdCluster gets a Cluster that names it.
+/// The Cluster's infrastructure never comes, so the EtcdCluster gets as far as it can without a machine.
 async fn store(client: &Client, documents: Vec<Malformed>, number: usize) -> Result<Accepted> {
-    // Good ones refer to it.
+    // The good documents refer to this template.
     let template = json!({"apiVersion": KINDS[2].0, "kind": "LocalMachineTemplate", "metadata": {"name": "demo"},
         "spec": {"template": {"spec": {}}}});
     ensure!(is_created(client, KINDS[2], &template).await?, "the template is refused");
@@ -149,13 +149,13 @@ async fn store(client: &Client, documents: Vec<Malformed>, number: usize) -> Res
 
 async fn store_one(client: &Client, mut document: Value, number: usize) -> Result<Accepted> {
     let name = format!("malformed-{number}");
-    // Unless it is the name that is odd.
+    // Any other name is part of what is malformed, so it stays.
     if document["metadata"]["name"] == "malformed" {
         document["metadata"]["name"] = json!(name);
     }
     let plural = format!("{}s", document["kind"].as_str().context("a kind")?.to_lowercase());
     let kind = KINDS.into_iter().find(|kind| kind.1 == plural).with_context(|| format!("what is {plural}?"))?;
-    // Both what is created and what is patched is sent in both versions.
+    // Both created and patched objects are sent in both versions.
     let is_earlier = (number / PATCHES).is_multiple_of(EARLIER);
     let api_version = if is_earlier { kind.0.replace("/v1beta1", "/v1alpha4") } else { kind.0.to_owned() };
     document["apiVersion"] = json!(api_version);
@@ -178,7 +178,8 @@ async fn store_one(client: &Client, mut document: Value, number: usize) -> Resul
     Ok(Accepted { created: usize::from(created), patched: 0 })
 }
 
-/// Has a Cluster name it, if it is an EtcdCluster. Not every name of one is one of a Cluster.
+/// Creates a Cluster that names the object, if it is an EtcdCluster. Not every name of an EtcdCluster is valid for a
+/// Cluster, so the Cluster may be refused.
 async fn have_it_named(client: &Client, document: &Value) -> Result<()> {
     if document["kind"] != "EtcdCluster" {
         return Ok(());
@@ -191,37 +192,37 @@ async fn have_it_named(client: &Client, document: &Value) -> Result<()> {
     Ok(())
 }
 
-/// Whether the API server has stored it.
+/// Creates an object. Returns whether the API server has stored it.
 async fn is_created(client: &Client, kind: (&str, &str), document: &Value) -> Result<bool> {
     let request = Request::post(path(kind)).header(CONTENT_TYPE, "application/json");
     is_accepted(client, request, document).await
 }
 
-/// Whether the API server has changed an object as the document says.
+/// Patches an object. Returns whether the API server has changed it as the document says.
 async fn is_patched(client: &Client, kind: (&str, &str), name: &str, document: &Value) -> Result<bool> {
     let request = Request::patch(format!("{}/{name}", path(kind)));
     is_accepted(client, request.header(CONTENT_TYPE, "application/merge-patch+json"), document).await
 }
 
-/// That the API server refuses it is not an error, if it names the field that is wrong.
+/// Sends a request. A refusal by the API server is not an error if it names the field that is wrong.
 async fn is_accepted(client: &Client, request: Builder, document: &Value) -> Result<bool> {
     match client.request::<Value>(request.body(serde_json::to_vec(document)?)?).await {
         Ok(_) => Ok(true),
         Err(kube::Error::Api(status)) if matches!(status.code, 400 | 422) => {
-            // A Cluster is Cluster API's to judge.
+            // Cluster API validates Clusters, so their refusals are not checked.
             let is_ours = document["kind"] != "Cluster";
             ensure!(!is_ours || says_where(&status), "refused without a path: {}", status.message);
             Ok(false)
         }
-        // No field is at fault: it is too large, or another one has the name.
+        // No field is at fault: the document is too large, or its name is taken.
         Err(kube::Error::Api(status)) if (400..500).contains(&status.code) => Ok(false),
-        // By etcd, behind it.
+        // etcd, behind the API server, has refused it.
         Err(kube::Error::Api(status)) if status.message.contains("request is too large") => Ok(false),
         Err(error) => Err(error).with_context(|| format!("store {document}")),
     }
 }
 
-/// Waits until our manager has said something of the present spec of each.
+/// Waits until our manager has written a status for the current spec of each object.
 async fn handled(client: &Client) -> Result<()> {
     until("each that is stored has a status", PATIENCE, async || {
         tokio::time::sleep(LOOKS).await;
@@ -238,7 +239,7 @@ async fn handled(client: &Client) -> Result<()> {
     .await
 }
 
-/// Takes away all that was stored, Clusters first, and waits until it is gone.
+/// Deletes everything that was stored, Clusters first, and waits until it is gone.
 async fn clear(client: &Client) -> Result<()> {
     let all = || [CLUSTERS].into_iter().chain(KINDS);
     for kind in all() {
@@ -267,7 +268,7 @@ async fn drained(bed: &Bed) -> Result<()> {
     .await
 }
 
-/// How many reconciles have ended so far, of all controllers: those with this result, or all.
+/// How many reconciles of all controllers have ended so far with this result, or with any result if it is empty.
 async fn reconciles(bed: &Bed, result: &str) -> Result<u64> {
     let text = bed.admin(0, "/metrics").await?;
     let wanted = format!("result=\"{result}");
@@ -290,7 +291,7 @@ fn about_the_good(bed: &Bed, since: Mark) -> Result<Requests> {
     Ok(ours.filter(|request| request.namespace == BESIDE))
 }
 
-/// Its next Machines are made at once, and there are three members soon.
+/// Grows the good cluster: its next Machines are made within `SOON`, and then there are three members.
 async fn grows(bed: &Bed, good: &ClusterHandle) -> Result<()> {
     wanted(good, 3).await?;
     until("its Machines are made", SOON, async || {

@@ -1,5 +1,5 @@
-//! Somebody who writes and reads all the time, which etcd's judge looks at, and counts the votes: with etcd's own client, over
-//! every running member.
+//! A witness that writes and reads all the time, which the judge checks, and counts the voters, with etcd's own client
+//! over every running member.
 
 use crate::load::LowLoad;
 use anyhow::{Context, Result, bail, ensure};
@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use tokio::process::Command;
 use tokio::task::JoinHandle;
 
-/// Between two looks at the votes.
+/// Time between two reads of the member list.
 const INTERVAL: Duration = Duration::from_millis(100);
 
 pub(super) struct Witness {
@@ -23,13 +23,13 @@ pub(super) struct Witness {
     votes: Counting,
 }
 
-/// The votes are counted until this is told to stop, or dropped.
+/// Counts the voters until it is stopped or dropped.
 struct Counting {
     stop: Arc<AtomicBool>,
     task: JoinHandle<Result<Votes>>,
 }
 
-/// What was seen of the votes.
+/// What the member lists have shown: how many were read, the fewest voters on one, and the longest time between two.
 struct Votes {
     looks: usize,
     fewest: usize,
@@ -48,8 +48,8 @@ impl Witness {
         Ok(Self { load, votes: Counting { stop, task } })
     }
 
-    /// Ends. The judge finds nothing wrong, there were at least so many voters and a quorum of them ran at every look,
-    /// and for no longer than `stall` the members could not be listed.
+    /// Stops the witness. Checks that the judge finds nothing wrong, that every list had at least `voters` voters and
+    /// the machines of a quorum of them ran, and that the members could be listed again within `stall`.
     pub(super) async fn stop(mut self, voters: usize, stall: Duration) -> Result<()> {
         self.votes.stop.store(true, Ordering::Relaxed);
         let votes = (&mut self.votes.task).await?.context("the votes")?;
@@ -72,7 +72,7 @@ impl Drop for Counting {
     }
 }
 
-/// etcd's own client, with what API servers have.
+/// etcd's own client, with the client certificate of the API servers.
 struct Etcd {
     etcdctl: PathBuf,
     certificates: PathBuf,
@@ -100,7 +100,7 @@ impl Etcd {
         })
     }
 
-    /// What it prints, asked over all members whose machines run.
+    /// Runs etcdctl over all members whose machines run, and returns what it prints.
     async fn run(&self, arguments: &[&str]) -> Result<String> {
         let machines = self.machines.list()?;
         let ours = machines.iter().filter(|machine| {
@@ -119,7 +119,8 @@ impl Etcd {
         Ok(String::from_utf8(output.stdout)?)
     }
 
-    /// Looks at the members by a linearizable read, and counts those voters whose machine runs.
+    /// Lists the members by linearizable reads until it is stopped. Fails if the machines of less than a quorum of the
+    /// voters run.
     async fn count(&self, stop: &AtomicBool) -> Result<Votes> {
         let mut votes = Votes { looks: 0, fewest: usize::MAX, longest: Duration::ZERO };
         let mut last = Instant::now();

@@ -1,6 +1,6 @@
-//! What the Cluster hook and a control plane do about endpoints, where there is neither: a list is recorded as in use on the
-//! EtcdCluster before API servers have it, and leaves the record when none has it any more. The API servers are only told
-//! of: there are no real members that they could use.
+//! Plays the Cluster hook and a control plane, in clusters that have neither. It records a list of endpoints as in use
+//! on the EtcdCluster before API servers have it, and removes it from the record when no API server has it any more.
+//! The API servers exist only for the observer: there are no real members that they could use.
 
 use anyhow::Result;
 use api::EtcdCluster;
@@ -18,16 +18,16 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
-/// Between two looks at the EtcdCluster.
+/// Time between two reads of the EtcdCluster.
 const LOOKS: Duration = Duration::from_millis(300);
 /// How long API servers take to be replaced, in milliseconds.
 const ROLLS: Range<u64> = 500..6_000;
 
-/// A control plane that is played. It ends with the story.
+/// A control plane whose part a task plays. It ends with the story.
 pub(super) struct ControlPlane(JoinHandle<()>);
 
 impl ControlPlane {
-    /// Begins with none of its API servers there.
+    /// Begins without API servers.
     pub(super) fn begin(bed: &Bed, handle: &ClusterHandle, random: StdRng) -> Self {
         let observed = bed.observed_servers(&format!("{}/{}", handle.namespace, handle.cluster));
         let (present, used) = (EndpointList::new(), BTreeSet::new());
@@ -50,9 +50,9 @@ struct Played {
     handle: ClusterHandle,
     observed: ObservedServers,
     random: StdRng,
-    /// What the control plane has been given last.
+    /// The endpoints that the control plane was given last.
     present: EndpointList,
-    /// What its API servers have been started with.
+    /// The lists that its API servers were started with.
     used: BTreeSet<EndpointList>,
 }
 
@@ -60,13 +60,13 @@ impl Played {
     async fn run(mut self) {
         loop {
             sleep(LOOKS).await;
-            // The EtcdCluster may not be there yet, or have changed meanwhile: it is looked at again.
+            // The EtcdCluster may not exist yet, or may have changed meanwhile. The next turn reads it again.
             let _ = self.turn().await;
         }
     }
 
-    /// Does the next thing: other endpoints are recorded and then given, API servers are replaced, what none of them has
-    /// leaves the record.
+    /// Takes the next step: records other endpoints and then gives them to the control plane, replaces API servers, or
+    /// removes lists that no API server has from the record.
     async fn turn(&mut self) -> Result<()> {
         let etcd = self.handle.etcds().get(&self.handle.etcd).await?;
         if etcd.metadata.deletion_timestamp.is_some() {
@@ -95,7 +95,7 @@ impl Played {
         Ok(())
     }
 
-    /// As the hook does it: not if the EtcdCluster has changed since.
+    /// Writes the record as the hook does: only if the EtcdCluster has not changed since it was read.
     async fn record(&self, etcd: &EtcdCluster, lists: &EndpointLists) -> Result<()> {
         let annotations = json!({(ENDPOINTS_IN_USE_ANNOTATION): lists.to_string()});
         let patch = json!({"metadata": {"resourceVersion": etcd.resource_version(), "annotations": annotations}});

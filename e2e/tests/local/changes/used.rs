@@ -1,4 +1,4 @@
-//! API servers that use the etcd whose spec is changed, and clients who write through them.
+//! API servers that use the etcd whose spec changes, and clients that write through them.
 
 use super::PATIENCE;
 use crate::ill::STALL;
@@ -7,9 +7,9 @@ use e2e::bed::{Bed, ClusterHandle, ControlPlaneStub};
 use e2e::history::objects::{ObjectLoad, ObjectWriters};
 use std::time::Duration;
 
-/// A few requests in a second: other clusters run beside this one.
+/// A few requests per second: other clusters run beside this one.
 const LOAD: ObjectLoad = ObjectLoad { writers: 2, rest: Duration::from_millis(100) };
-/// Fewer acknowledged writes show little.
+/// The fewest acknowledged writes that prove something.
 const FEWEST: usize = 30;
 
 /// The API servers of a cluster.
@@ -20,7 +20,7 @@ pub(super) struct Servers {
 }
 
 impl Servers {
-    /// Waits until so many are there, and begins to write through them.
+    /// Waits until all API servers use the published endpoints, and begins to write through them.
     pub(super) async fn begin(bed: &Bed, handle: &ClusterHandle, number: usize) -> Result<Self> {
         let stub = ControlPlaneStub::start(bed, handle).await?;
         let endpoints = handle.until_ready(PATIENCE).await?.endpoints;
@@ -29,8 +29,8 @@ impl Servers {
         Ok(Self { number, stub, writers })
     }
 
-    /// Each was replaced once, by one that uses what is published now. Nothing is lost, nothing failed, and nobody waited
-    /// for long. Gives their control plane.
+    /// Checks that each API server was replaced once, by one that uses the endpoints published now, that no write was
+    /// lost and none failed, and that no client waited for long. Returns the control plane.
     pub(super) async fn have_rolled(self, handle: &ClusterHandle) -> Result<ControlPlaneStub> {
         all_use(&self.stub, handle, &handle.status().await?.endpoints).await?;
         let started = self.stub.seen().started;

@@ -1,4 +1,4 @@
-//! The clock jumps in the middle of what is done to clusters, while the first machine that was made for it boots.
+//! The clock jumps in the middle of a change, while the first machine that was made for it boots.
 
 use super::{HOURS, STAYS, YEAR, a_year_ahead, comes_to_rest, is_sane, of_the_manager, the_right_one};
 use crate::away::deleted;
@@ -19,7 +19,7 @@ use std::time::Duration;
 
 /// How many members there are in the end.
 const MEMBERS: usize = 3;
-/// How long the first machine that joins waits before it boots: the clock jumps meanwhile.
+/// How long the first new machine waits before it boots. The clock jumps in this time.
 const BOOTS: Duration = Duration::from_secs(20);
 /// How long it may take until that machine runs.
 const RUNS: Duration = Duration::from_secs(60);
@@ -27,11 +27,11 @@ const RUNS: Duration = Duration::from_secs(60);
 /// What is done to a cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Change {
-    /// One of three has died. Until its replacement boots takes longer than with the others.
+    /// One of three has died. This change takes longer than the others until its new machine boots.
     Repair,
-    /// One becomes three.
+    /// One member becomes three.
     Growth,
-    /// Three get another spec.
+    /// Three members get another spec.
     Rollout,
 }
 
@@ -47,10 +47,10 @@ impl Change {
     }
 }
 
-/// Side by side, a member of three is replaced, one member grows to three, and three get another spec; and the clock
-/// jumps while the first machine that was made for each boots. Two hours, whichever way: all is carried out by the
-/// wrong clock, and nobody goes but who had to. More than a year: when it is right again, there are three members, and
-/// nothing is lost.
+/// Side by side, a member of three is replaced, one member grows to three, and three members get another spec. The
+/// clock jumps while the first machine that was made for each change boots. If it jumps by two hours, in either
+/// direction, every change is carried out by the wrong clock, and only the Machines that have to go are deleted. If it
+/// jumps by more than a year, there are three members once the clock is right again, and nothing is lost.
 pub(crate) async fn jump_while_a_machine_boots(bed: &mut Bed) -> Result<()> {
     let clock = of_the_manager(bed).await?;
     for (ahead, name) in [(HOURS, "ahead"), (-HOURS, "back"), (YEAR, "year")] {
@@ -78,23 +78,23 @@ async fn jumps(bed: &Bed, clock: &Clock, ahead: i64, name: &str) -> Result<()> {
     try_join_all(stories.into_iter().map(|story| story.ends(ahead))).await.map(drop)
 }
 
-/// One cluster, and what is done to it.
+/// One cluster, and its change.
 struct Story<'a> {
     bed: &'a Bed,
     change: Change,
     handle: ClusterHandle,
     load: LowLoad,
     cluster_id: String,
-    /// Its Machines before, and those of them that go.
+    /// The Machines before the change, and those of them that have to go.
     old: Vec<String>,
     goes: Vec<String>,
-    /// The first machine that is made.
+    /// The first Machine that is made for the change.
     boots: String,
     mark: Mark,
 }
 
 impl<'a> Story<'a> {
-    /// The cluster before anything is done to it.
+    /// Brings up the cluster before its change.
     async fn up(bed: &'a Bed, change: Change, name: &str) -> Result<Self> {
         let namespace = format!("clocks-{}-{name}", change.name());
         let members = if change == Change::Growth { 1 } else { 3 };
@@ -114,7 +114,7 @@ impl<'a> Story<'a> {
         Ok(Self { bed, change, handle, load, cluster_id, old, goes, boots, mark })
     }
 
-    /// It is begun, and the first machine that was made for it is about to boot.
+    /// Begins the change, and waits until the first machine that is made for it is about to boot.
     async fn begins(&self) -> Result<()> {
         match self.change {
             Change::Repair => repair::dies(self.bed, &self.handle, &self.old[1]).await?,
@@ -128,7 +128,7 @@ impl<'a> Story<'a> {
         .await
     }
 
-    /// Nobody has joined yet, and nobody has left: otherwise nothing is shown.
+    /// Checks that no member has joined or left yet. Otherwise the scenario would show nothing.
     async fn has_not_joined(&self) -> Result<()> {
         let etcd = self.handle.membership(&self.bed.machines, &self.old[..1]).await?;
         let namespace = &self.handle.namespace;
@@ -136,7 +136,7 @@ impl<'a> Story<'a> {
         Ok(())
     }
 
-    /// It is carried out by the wrong clock too.
+    /// Checks that the change is carried out by the wrong clock too.
     async fn goes_on(&self) -> Result<()> {
         let what = || self.handle.namespace.clone();
         self.is_carried_out().await.with_context(what)?;
@@ -144,7 +144,7 @@ impl<'a> Story<'a> {
         is_sane(&self.handle.status().await?).with_context(what)
     }
 
-    /// Waits until those are gone that have to go, and there are three members of the present spec.
+    /// Waits until the Machines that have to go are gone, and there are three members that match the spec.
     async fn is_carried_out(&self) -> Result<()> {
         until(format!("{} has what is wanted", self.handle.namespace), ROLLOUT, async || {
             let (machines, status) = (self.handle.etcd_machines().await?, self.handle.status().await?);
@@ -157,7 +157,7 @@ impl<'a> Story<'a> {
         are_well(self.bed, &self.handle, MEMBERS).await.map(drop)
     }
 
-    /// By names, which are never used again, and by the API server's own account.
+    /// Checks that no other Machine has gone: by the names, which are never used again, and in the audit log.
     async fn nobody_else_has_gone(&self) -> Result<()> {
         let new = MEMBERS + self.goes.len() - self.old.len();
         let mut expected = self.handle.member_names(self.old.len() + new);
@@ -168,7 +168,7 @@ impl<'a> Story<'a> {
         made(self.bed, &self.handle, self.mark, new)
     }
 
-    /// The clock is right again.
+    /// Checks the end of the story, when the clock is right again.
     async fn ends(self, ahead: i64) -> Result<()> {
         self.is_carried_out().await?;
         comes_to_rest(self.bed, &self.handle, &self.cluster_id).await?;

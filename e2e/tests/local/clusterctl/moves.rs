@@ -1,5 +1,5 @@
-//! `kubectl etcdcluster move` with the real clusterctl, from one management plane to another and back, while etcd is
-//! written to. The control plane moves along, and keeps what it was given of etcd.
+//! `kubectl etcdcluster move` with the real clusterctl, from one management plane to another and back, while clients
+//! write to etcd. The control plane moves along, and keeps the endpoints and the client certificate that it was given.
 
 mod control_plane;
 
@@ -26,23 +26,24 @@ use std::process::Command;
 use std::time::Duration;
 
 const MOVED: &str = "moved";
-/// Moves take minutes, and the judge has to go through all of it.
+/// A light load: moves take minutes, and the judge has to check all requests.
 const LOAD: Load = Load { clients: 1, rest: Duration::from_millis(400), ..DENSE };
-/// What there is of the cluster.
+/// The kinds of the cluster's objects.
 const KINDS: [&str; 7] =
     ["Cluster", "EtcdCluster", "KubeadmControlPlane", "Machine", "EtcdadmConfig", "KubeadmConfig", "LocalMachine"];
-/// clusterctl is cut when it has said that it makes the first object, or deletes the first one.
+/// clusterctl is cut off when it has reported that it makes the first object, or that it deletes the first one.
 const CUTS: [&str; 2] = ["Creating", "Deleting"];
 /// Label of the CRDs of kinds that clusterctl moves.
 const KNOWN: &str = "clusterctl.cluster.x-k8s.io";
-/// The kind of the machines: its CRD, and how people call it.
+/// The kind of the machines: the name of its CRD, and its name in messages.
 const MACHINES: (&str, &str) =
     ("localmachines.infrastructure.cluster.x-k8s.io", "LocalMachine.infrastructure.cluster.x-k8s.io");
-/// For so long the control plane has to stay as it was.
+/// How long the control plane must not change.
 const STAYS: Duration = Duration::from_secs(2);
 
-/// After dry runs there, back with two interruptions after one that is given up, and there again, with the same members
-/// and processes and without a lost write, and nothing is written to the control plane; then it grows there, and is
+/// After dry runs, a cluster moves to the second plane. The first move back is given up. The next one succeeds after
+/// two interruptions, and then the cluster moves to the second plane again. Members and processes stay the same, no
+/// write is lost, and nothing is written to the control plane. Then the cluster grows on the second plane, and is
 /// deleted there.
 pub(crate) async fn moves(bed: &mut Bed) -> Result<()> {
     let bed = &*bed;
@@ -120,7 +121,7 @@ struct Side<'a> {
     handle: ClusterHandle,
 }
 
-/// What does not change in a move.
+/// What a move must not change. Only the UIDs change.
 #[derive(Debug, PartialEq)]
 struct WhatThereIs {
     etcd: Membership,
@@ -129,7 +130,7 @@ struct WhatThereIs {
     given: Given,
     /// The first process of each machine.
     processes: Vec<(String, Option<i32>)>,
-    /// UIDs of the Machines. They change in a move, and by nothing else.
+    /// UIDs of the Machines. Nothing but a move changes them.
     uids: Vec<Option<String>>,
 }
 
@@ -168,7 +169,7 @@ impl Side<'_> {
         })
     }
 
-    /// What a person types, with this program as clusterctl.
+    /// Runs the command as a person types it, with this program as clusterctl.
     async fn move_to(&self, other: &Side<'_>, clusterctl: &Path) -> Result<String> {
         works(&self.handle).await?;
         let mut command = self.types(other)?;
@@ -177,7 +178,8 @@ impl Side<'_> {
         output_of(command).await
     }
 
-    /// The same, with a clusterctl that is cut when it has said this of an object. Nothing goes on then.
+    /// The same, with a clusterctl that is cut off when it has reported this of an object. After that, the source stays
+    /// paused.
     async fn cut(&self, setup: &Setup, other: &Side<'_>, cut: &str) -> Result<()> {
         let program = script(setup, &format!("clusterctl-{cut}"), &format!(" | sed '/{cut} [A-Z]/q'"))?;
         let Err(error) = self.move_to(other, &program).await else { bail!("{cut}: it was not cut") };
@@ -205,7 +207,7 @@ impl Side<'_> {
     }
 }
 
-/// `--dry-run` names the one thing that is in the way, while the machines would stay behind, and says when nothing is.
+/// While the machines would stay behind, `--dry-run` names this as the only obstacle. Then it says that there is none.
 /// It writes nothing on either side.
 async fn dry_run(bed: &Bed, here: &Side<'_>, there: &Side<'_>, before: &WhatThereIs) -> Result<()> {
     let begun = [here.plane, there.plane].map(|plane| (plane, plane.mark()));
@@ -220,7 +222,7 @@ async fn dry_run(bed: &Bed, here: &Side<'_>, there: &Side<'_>, before: &WhatTher
     let (status, said) = here.dry_run(there).await?;
     let may_go = said == "It could be moved now, as far as etcd is concerned.\n";
     ensure!(status == Some(0) && may_go, "{status:?}: {said}");
-    // It takes longer than the line of a request takes to come into the audit log.
+    // This takes longer than a request takes to appear in the audit log.
     ensure!(here.what_there_is(bed).await? == *before, "something has changed");
     for (plane, since) in begun {
         let writes = plane.requests_since(since)?.user(users::ADMIN).writes();
@@ -230,8 +232,9 @@ async fn dry_run(bed: &Bed, here: &Side<'_>, there: &Side<'_>, before: &WhatTher
     Ok(())
 }
 
-/// It is given up as well in the middle of giving it up, and by nothing else: clusterctl would write into what is on its
-/// way out in the target, and delete the source.
+/// Gives a move up, although giving it up was interrupted before: the Cluster in the target is already marked for
+/// deletion. From there, only `--undo` goes on. A move must not, because clusterctl would write into objects that are
+/// being deleted in the target, and delete the source.
 async fn given_up(setup: &Setup, from: &Side<'_>, to: &Side<'_>, whole: &Path) -> Result<()> {
     from.cut(setup, to, "Creating").await?;
     let made = to.handle.api("Cluster");
@@ -246,7 +249,7 @@ async fn given_up(setup: &Setup, from: &Side<'_>, to: &Side<'_>, whole: &Path) -
     Ok(())
 }
 
-/// clusterctl alone refuses, and says something else than what is missing.
+/// clusterctl alone refuses the move, with an error about Nodes that does not say what is missing.
 async fn refused_without_the_plugin(setup: &Setup, here: &Side<'_>, there: &Side<'_>) -> Result<()> {
     works(&here.handle).await?;
     let target = there.plane.kubeconfig()?.to_str().context("a path in UTF-8")?;
@@ -258,7 +261,8 @@ async fn refused_without_the_plugin(setup: &Setup, here: &Side<'_>, there: &Side
     Ok(())
 }
 
-/// A program that runs clusterctl with its configuration, and says each object. `rest`: what its output goes to.
+/// Makes a program that runs clusterctl with its configuration and reports each object. `rest` is appended to the
+/// command line: what the output goes to.
 fn script(setup: &Setup, name: &str, rest: &str) -> Result<PathBuf> {
     let path = setup.directory().join(name);
     let (program, configuration) = (setup.program().display(), setup.configuration());
@@ -268,7 +272,8 @@ fn script(setup: &Setup, name: &str, rest: &str) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// Cluster API's CRDs with the label that clusterctl gives them when it installs them: here they came by hand.
+/// Gives Cluster API's CRDs the label that clusterctl gives them when it installs them. Here they were installed
+/// without clusterctl.
 async fn known_to_clusterctl(client: &Client) -> Result<()> {
     let crds: Api<CustomResourceDefinition> = Api::all(client.clone());
     let label = Patch::Merge(json!({"metadata": {"labels": {KNOWN: ""}}}));

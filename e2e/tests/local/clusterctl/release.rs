@@ -1,4 +1,4 @@
-//! What a release has beside what is installed and made of it here.
+//! The files of a release that the scenario neither installs nor makes a cluster from.
 
 use anyhow::{Result, ensure};
 use e2e::apply::documents;
@@ -7,11 +7,11 @@ use e2e::plane::Plane;
 use serde_json::Value;
 use std::fs;
 
-/// What Kubernetes serves as v1 from 1.36 on, and no earlier.
+/// The kinds that Kubernetes serves as v1 only from 1.36 on.
 const NEW: [&str; 2] = ["MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"];
 
-/// clusterctl takes the components that the provider's `url` names. Those for a Kubernetes before 1.36 lack what that
-/// does not serve, and nothing else.
+/// clusterctl installs the components file that the provider's `url` names. The file for Kubernetes before 1.36 lacks
+/// only the kinds that such a Kubernetes does not serve.
 pub(super) async fn components_for_an_older_kubernetes(setup: &Setup) -> Result<()> {
     let all = setup.components("bootstrap-components.yaml").await?;
     let older = setup.components("bootstrap-components-before-kubernetes-1.36.yaml").await?;
@@ -22,7 +22,8 @@ pub(super) async fn components_for_an_older_kubernetes(setup: &Setup) -> Result<
     Ok(())
 }
 
-/// clusterctl makes of every template what the API tier has a server accept.
+/// Checks that clusterctl makes of every template what `substituted` makes of it, which the api tier tests against an
+/// API server.
 pub(super) async fn templates_are_generated(setup: &Setup, plane: &Plane) -> Result<()> {
     let further = ["--target-namespace", "default", "--kubernetes-version", "v1.36.3"];
     let further = [&further[..], &["--control-plane-machine-count", "1", "--worker-machine-count", "1"]].concat();

@@ -13,12 +13,12 @@ use std::time::Duration;
 
 /// The tag of the image that the later version installs.
 const LATER_TAG: &str = "1.2.4";
-/// How long the new manager has, to do what it should not.
+/// How long the scenario watches the new manager for changes that it must not make.
 const WATCHED: Duration = Duration::from_secs(3);
 
-/// A later version appears in the repository: clusterctl offers it, installs it in the place of the first one, and has
-/// nothing more to offer then. The cluster stays as it is. No manager runs meanwhile, as clusterctl ends the earlier
-/// one first.
+/// A later version appears in the repository. clusterctl offers it, installs it in place of the first one, and then has
+/// nothing more to offer. The cluster stays as it is. No manager runs during the upgrade, because clusterctl ends the
+/// earlier one first.
 pub(super) async fn upgrade(setup: &Setup, bed: &mut Bed, handle: &ClusterHandle) -> Result<()> {
     let later = release_later(setup)?;
     configure(setup, LATER_TAG)?;
@@ -44,7 +44,8 @@ pub(super) async fn upgrade(setup: &Setup, bed: &mut Bed, handle: &ClusterHandle
     Ok(())
 }
 
-/// The same files in the directory of the next version, which is given. What tells the two apart is the image.
+/// Copies the files to the directory of the next version, and returns that version. The two versions differ only in the
+/// configured image.
 fn release_later(setup: &Setup) -> Result<String> {
     let (series, patch) = setup.version().rsplit_once('.').context("a version has three numbers")?;
     let later = format!("{series}.{}", patch.parse::<u32>().context("a version has numbers")? + 1);
@@ -57,7 +58,7 @@ fn release_later(setup: &Setup) -> Result<String> {
     Ok(later)
 }
 
-/// What `upgrade plan` says of the provider: its version, and what it could be.
+/// The provider's version, and the version that `upgrade plan` offers.
 async fn planned(setup: &Setup, bed: &Bed) -> Result<(String, String)> {
     let plan = setup.run(bed.plane.kubeconfig()?, &["upgrade", "plan"]).await?;
     let line = plan.lines().find(|line| line.starts_with("bootstrap-etcdadm "));
@@ -73,7 +74,7 @@ async fn identity(handle: &ClusterHandle) -> Result<(Option<String>, Option<i64>
     Ok((etcd.uid(), etcd.metadata.generation))
 }
 
-/// Names and UIDs of the CRDs that are the provider's.
+/// Names and UIDs of the provider's CRDs.
 async fn installed_crds(bed: &Bed) -> Result<Vec<(String, Option<String>)>> {
     let crds: Api<CustomResourceDefinition> = Api::all(bed.client());
     let crds = crds.list(&ListParams::default().labels(LABEL)).await?.items;

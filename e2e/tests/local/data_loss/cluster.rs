@@ -1,4 +1,4 @@
-//! A cluster with something in it that must not be lost.
+//! A cluster with data that must not be lost.
 
 use crate::bring_up::{PATIENCE, released};
 use crate::load::LowLoad;
@@ -14,11 +14,11 @@ use std::time::{Duration, Instant};
 
 /// Seconds between two checks, and until a member counts as unhealthy.
 const CHECKS: (i64, i64) = (1, 4);
-/// How long a member is watched that is to stay down: a few times what a restart takes.
+/// How long the scenario watches a member that has to stay down: a few times what a restart takes.
 const WATCHED: Duration = Duration::from_secs(5);
-/// How long clients have to meet a member that has come up: some requests each.
+/// How long clients have to reach a member that has come up: long enough for some requests each.
 const MET: Duration = Duration::from_secs(2);
-/// In this time the observer has seen what lies on a disk.
+/// How long the observer may take to see what is on a disk.
 const SEEN: Duration = Duration::from_secs(3);
 
 /// A cluster that is up and in use.
@@ -26,25 +26,25 @@ pub(super) struct Cluster<'a> {
     bed: &'a Bed,
     pub(super) handle: ClusterHandle,
     replicas: usize,
-    /// What the only member has, where no clients write all the time.
+    /// The keys that the scenario writes itself, if no clients write all the time.
     keys: Keys,
     load: Option<LowLoad>,
 }
 
-/// What happens to one of the first members, by its number: the first has initialized the cluster.
+/// A loss of one of the first members, which are numbered. Member 0 has initialized the cluster.
 pub(super) struct Loss {
     pub(super) member: usize,
     pub(super) loss: DataLoss,
 }
 
 impl<'a> Cluster<'a> {
-    /// `written`: clients write to it all the time.
+    /// Brings up a cluster. If `written`, clients write to it all the time.
     pub(super) async fn up(bed: &'a Bed, namespace: &str, name: &str, replicas: usize, written: bool) -> Result<Self> {
         let client = bed.client();
         let manifests =
             Manifests::new(namespace, name)?.replicas(i64::try_from(replicas)?).with("EtcdCluster", |etcd| {
                 etcd["spec"]["healthCheck"] = json!({"intervalSeconds": CHECKS.0, "unhealthyAfterSeconds": CHECKS.1});
-                // It is to be seen that the member never comes back; a person has it replaced.
+                // The member has to stay down for the scenario to see it, so only a person replaces it.
                 etcd["spec"]["remediation"] = json!({"mode": "Report"});
             });
         let handle = ClusterHandle::new(&client, &manifests);
@@ -55,7 +55,7 @@ impl<'a> Cluster<'a> {
         Ok(Self { bed, handle, replicas, keys: Keys::default(), load })
     }
 
-    /// Nothing that clients have written is lost.
+    /// Checks that nothing that clients have written is lost.
     pub(super) async fn has_lost_nothing(&mut self) -> Result<()> {
         match self.load.take() {
             Some(load) => load.judged().await,
@@ -63,15 +63,15 @@ impl<'a> Cluster<'a> {
         }
     }
 
-    /// A member loses its data. It stays away, whatever happens to its machine; meanwhile the cluster is not Ready,
-    /// nobody changes the members, and no key is lost.
+    /// Makes a member lose its data. Checks that it stays down whatever happens to its machine, that the cluster is not
+    /// Ready meanwhile, that the members stay the same, and that no key is lost.
     pub(super) async fn loses(&mut self, Loss { member, loss }: Loss) -> Result<()> {
         let begun = Instant::now();
         let lost = self.machine(&self.name(member))?;
         self.write(&lost, 5).await?;
         let about = lost.spec().name.clone();
         if loss.is_by_a_copy() {
-            // It stands still meanwhile, and for an older copy it reboots.
+            // The machine stands still for this, and reboots for an older copy.
             self.bed.fault(&format!("{about}: a copy is saved"), &[&lost], Silence::AtMost(PATIENCE));
         }
         loss.prepare(&lost).await?;
@@ -100,8 +100,8 @@ impl<'a> Cluster<'a> {
         Ok(())
     }
 
-    /// The machine of the only member gets an older copy of its data, later the latest again. Only then it is said what
-    /// is wrong: first by the judge of what clients were told, then by whoever has watched the member.
+    /// Gives the machine of the only member an older copy of its data, and later the latest data again. Only then it
+    /// reports what is wrong: first the judge's verdict on what clients were told, then what was seen of the member.
     pub(super) async fn has_an_older_copy_for_a_while(mut self) -> Result<()> {
         let load = self.load.take().context("nobody writes to it")?;
         let machine = self.machine(&self.name(0))?;
@@ -110,7 +110,7 @@ impl<'a> Cluster<'a> {
         let (older, latest) = (saved.with_file_name("older-data"), saved.with_file_name("latest-data"));
         self.bed.fault(&format!("{about}: it gets an older copy of its data"), &[&machine], Silence::Lasting);
         DataLoss::OlderCopy.prepare(&machine).await?;
-        // What is written now is not in the copy.
+        // The copy does not have what is written now.
         tokio::time::sleep(WATCHED).await;
         on(&machine, Machine::power_off).await?;
         fs::rename(&saved, &older).context("keep the older copy")?;
@@ -136,7 +136,8 @@ impl<'a> Cluster<'a> {
         silent.and(untouched).context("the older copy")
     }
 
-    /// Without a quorum that is what is said; with one, who is missing. The cluster is not ready in either case.
+    /// Checks the conditions: without a quorum, they say that it is lost; with one, they name the missing member. In
+    /// either case the cluster is not Ready.
     async fn is_told_of(&self, member: usize) -> Result<()> {
         let message = if self.replicas == 1 {
             self.handle.until_condition("Available", "False", "QuorumLost", PATIENCE).await?
@@ -157,7 +158,8 @@ impl<'a> Cluster<'a> {
         Ok(())
     }
 
-    /// A person deletes the Machine. It goes, its member with it, and another comes: with everything that was written.
+    /// Deletes the Machine, as a person does. Waits until the Machine and its member are gone, and another member is
+    /// there, with everything that was written.
     pub(super) async fn gets_another_in_place_of(&mut self, member: usize) -> Result<()> {
         let begun = Instant::now();
         let gone = self.name(member);
@@ -183,7 +185,7 @@ impl<'a> Cluster<'a> {
         Ok(())
     }
 
-    /// Writes keys that nobody else does.
+    /// Writes keys, unless clients write all the time.
     async fn write(&mut self, machine: &Machine, keys: usize) -> Result<()> {
         if self.load.is_none() {
             self.keys.write(machine, keys).await?;

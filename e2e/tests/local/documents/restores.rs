@@ -1,5 +1,5 @@
-//! A restore from a snapshot, as docs/tasks/back-up-and-restore.md has it: what stands in its blocks is typed on the
-//! machines, and then what the EtcdCluster says.
+//! A restore from a snapshot, as docs/tasks/back-up-and-restore.md describes it. The commands of its blocks run on the
+//! machines, and then the command that the EtcdCluster's condition names.
 
 use super::shell::Shell;
 use crate::bring_up::{PATIENCE, released};
@@ -25,14 +25,15 @@ const SNAPSHOT: &str = "/root/etcd.snapshot";
 /// A key that is written after the snapshot.
 const LATER: &str = "/after-the-snapshot";
 const ETCDCTL: &str = "/opt/bin/etcdctl.sh";
-/// Keys that the snapshot has.
+/// How many keys the snapshot has.
 const BEFORE: usize = 50;
-/// A piece of a file in base64: a program takes no argument of more than 128 KiB. Four characters are three bytes.
+/// The length of a piece of a file in base64: a program takes no argument of more than 128 KiB. Four characters are
+/// three bytes.
 const PIECE: usize = 80_000;
 const APPEND: &str = "printf %s \"$1\" | base64 -d >> \"$2\"";
 
-/// etcd has the data of the snapshot again, under a new ID that a person accepts, and nobody replaces a machine. What
-/// came after the snapshot is gone, and a member that reboots comes back.
+/// etcd has the data of the snapshot again, under a new cluster ID that a person accepts, and no machine is replaced.
+/// What was written after the snapshot is gone, and a member that reboots comes back.
 pub(crate) async fn from_a_snapshot(bed: &mut Bed) -> Result<()> {
     let client = bed.client();
     let manifests = Manifests::new(NAMESPACE, "demo")?;
@@ -48,12 +49,13 @@ pub(crate) async fn from_a_snapshot(bed: &mut Bed) -> Result<()> {
 
     let mut keys = Keys::default();
     keys.write(&machines[0], BEFORE).await?;
-    // As the page has it.
+    // As the page does it.
     said(&machines[0], &[ETCDCTL, "snapshot", "save", SNAPSHOT]).await?;
     said(&machines[0], &[ETCDCTL, "put", LATER, "1"]).await?;
     shell.succeeds(&typed.pause.replace("NAME", &handle.etcd)).await?;
     handle.until_condition("Paused", "True", "Paused", PATIENCE).await?;
-    // For the observer, a restored etcd is a new one. It judges what was before, and then what follows.
+    // To the observer, a restored etcd is a new one. It judges first what came before the restore, and then what
+    // follows.
     bed.end_observation(false)?;
 
     let begun = Instant::now();
@@ -113,7 +115,7 @@ struct Typed {
 }
 
 impl Typed {
-    /// From the pause before the restore to the end of that pause.
+    /// Reads the commands from the pause before the restore to the end of that pause.
     fn of_the_page() -> Result<Self> {
         let blocks = blocks()?;
         let of_the_page = blocks.iter().filter(|block| block.page == PAGE);
@@ -142,7 +144,8 @@ async fn copy(from: &Machine, to: &Machine) -> Result<()> {
     Ok(())
 }
 
-/// The command with which the EtcdCluster asks for the new ID to be accepted. It has the old one until then.
+/// The command in the EtcdCluster's condition that accepts the new cluster ID. Until then, the EtcdCluster has the old
+/// ID.
 async fn accepts(handle: &ClusterHandle, before: &Membership, after: &Membership) -> Result<String> {
     let message = until("it says that the cluster ID has changed", PATIENCE, async || {
         let status = handle.status().await?;
@@ -158,7 +161,7 @@ async fn accepts(handle: &ClusterHandle, before: &Membership, after: &Membership
     Ok(command.to_owned())
 }
 
-/// It is Ready with the restored etcd cluster, and asks for nothing any more.
+/// Waits until the EtcdCluster is Ready with the restored etcd cluster, and the acceptance of the new ID is complete.
 async fn is_well(handle: &ClusterHandle, after: &Membership) -> Result<()> {
     until("it is Ready with the restored etcd cluster", PATIENCE, async || {
         let etcd = handle.etcds().get(&handle.etcd).await?;

@@ -12,11 +12,11 @@ use std::time::Duration;
 use tokio::process::Command;
 use tokio::time::{sleep, timeout};
 
-/// How long a command may take: the deletion of a whole cluster is among them.
+/// How long a command may take. One of them deletes a whole cluster.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// How long one is looked at that goes on until somebody ends it.
+/// How long a command is watched that goes on until it is ended.
 const LOOK: Duration = Duration::from_secs(5);
-/// What commands name of the checkout, and what the scripts among them read.
+/// The files of the checkout that commands name, and those that their scripts read.
 const CHECKOUT: [&str; 8] = ["config", "docs", "examples", "hack", "e2e", "Cargo.toml", "Makefile", "metadata.yaml"];
 
 pub(super) struct Shell {
@@ -27,8 +27,8 @@ pub(super) struct Shell {
 }
 
 impl Shell {
-    /// One whose kubeconfig is for the namespace of these documents. The pages call them `cluster.yaml`, and `four.yaml` the
-    /// same with a number of members that is refused.
+    /// A shell whose kubeconfig is for the namespace of these documents. The pages call the documents `cluster.yaml`.
+    /// `four.yaml` is the same with a number of members that is refused.
     pub(super) fn new(bed: &Bed, manifests: &Manifests) -> Result<Self> {
         let directory = bed.world().state(&manifests.namespace)?;
         for name in CHECKOUT {
@@ -59,7 +59,7 @@ impl Shell {
         shell.args(["-o", "pipefail", "-c", line]).current_dir(&self.directory).stdin(Stdio::null()).kill_on_drop(true);
         shell.env("PATH", &self.path).env("KUBECONFIG", &self.kubeconfig);
         shell.env("LOCAL_INFRASTRUCTURE_STATE_DIR", &self.machines);
-        // No commit says when.
+        // The directory has no commit whose date the scripts could use.
         shell.env("SOURCE_DATE_EPOCH", "0");
         shell
     }
@@ -69,14 +69,15 @@ impl Shell {
         output.with_context(|| format!("it has not ended after {} s", PATIENCE.as_secs()))?.context("run bash")
     }
 
-    /// Types it, and sees it succeed.
+    /// Runs a command that has to succeed.
     pub(super) async fn succeeds(&self, line: &str) -> Result<()> {
         let output = self.output(line).await?;
         ensure!(output.status.success(), "{}: {}", output.status, said(&output));
         Ok(())
     }
 
-    /// Types it, and sees an answer about `what`. That the answer may be a no is in the exit status.
+    /// Runs a command that has to print an answer about `what`. Exit status 1 is allowed, because it means that the
+    /// answer is no.
     pub(super) async fn answers(&self, line: &str, what: &str) -> Result<()> {
         let output = self.output(line).await?;
         ensure!(matches!(output.status.code(), Some(0 | 1)), "{}: {}", output.status, said(&output));
@@ -84,7 +85,7 @@ impl Shell {
         Ok(())
     }
 
-    /// Types it, and sees it show `what` and go on.
+    /// Runs a command that has to print `what` and go on until it is ended.
     pub(super) async fn goes_on(&self, line: &str, what: &str) -> Result<()> {
         let child = self.command(line).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
         let mut child = child.context("run bash")?;
@@ -100,7 +101,7 @@ impl Shell {
     }
 }
 
-/// All that it has said.
+/// Everything that a command has printed.
 fn said(output: &Output) -> String {
     [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes).into_owned()).concat()
 }

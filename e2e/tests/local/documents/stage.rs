@@ -1,4 +1,4 @@
-//! A cluster called `demo`, as the pages have it, and a shell beside it.
+//! A cluster called `demo`, as on the pages, and a shell beside it.
 
 use super::shell::Shell;
 use super::table::Fate;
@@ -14,7 +14,7 @@ use std::time::Duration;
 
 /// How long it may take to delete what a page has left.
 const CLEAR: Duration = Duration::from_secs(120);
-/// Where the manager is installed. The API server looks at nothing in a namespace that does not exist.
+/// The namespace of the manager. The API server checks no object of a namespace that does not exist.
 const INSTALLED_IN: &str = "capi-etcdadm-system";
 
 pub(super) struct Stage {
@@ -35,7 +35,7 @@ impl Stage {
         Ok(Self { handle, shell: Shell::new(bed, &manifests)? })
     }
 
-    /// Types a command, with names in place of what stands for them.
+    /// Runs a command, with names in place of its placeholders.
     pub(super) async fn run(&self, bed: &Bed, command: &str, fate: Fate) -> Result<()> {
         let line = self.filled(command).await?;
         match fate {
@@ -43,7 +43,7 @@ impl Stage {
             Fate::Judged => {
                 let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": INSTALLED_IN}});
                 apply_object(&bed.client(), &namespace).await?;
-                // The bed has applied parts of it by its own hand.
+                // The bed has applied parts of it with another field manager.
                 let force = if line.contains("apply --server-side") { " --force-conflicts" } else { "" };
                 self.shell.succeeds(&format!("{line} --dry-run=server{force}")).await
             }
@@ -60,7 +60,8 @@ impl Stage {
         }
     }
 
-    /// The command with names of this cluster. What is to be run in the world of a demo is in that of this bed already.
+    /// The command with names of this cluster. `hack/enter.sh` enters the world of a demo; the shell is already in the
+    /// bed's world.
     async fn filled(&self, command: &str) -> Result<String> {
         let ClusterHandle { namespace, cluster, etcd, control_plane, .. } = &self.handle;
         let of_etcd = ListParams::default().labels(&format!("{}={etcd}", names::ETCD_CLUSTER_LABEL));
@@ -73,7 +74,7 @@ impl Stage {
         let command = command
             .replace("othercontrolplanes.example.org", "stubcontrolplanes.example.org")
             .replace(" default/", &format!(" {namespace}/"))
-            // Prometheus does not run here, and this computer may have one.
+            // Prometheus does not run here, and this computer may have one of its own.
             .replace(">/etc/prometheus/etcd/targets.json", "| tee targets.json");
         Ok(with_words(
             &command,
@@ -90,9 +91,9 @@ impl Stage {
         ))
     }
 
-    /// Takes everything away.
+    /// Deletes everything.
     pub(super) async fn end(self, bed: &Bed) -> Result<()> {
-        // An etcd that a page has paused is not deleted.
+        // An EtcdCluster that a page has paused would not be deleted.
         let lift = json!({"metadata": {"annotations": {names::PAUSED_ANNOTATION: null}}});
         let etcds = self.handle.api("EtcdCluster");
         match etcds.patch(&self.handle.etcd, &PatchParams::default(), &Patch::Merge(&lift)).await {
@@ -103,7 +104,7 @@ impl Stage {
     }
 }
 
-/// The text with other words in place of these.
+/// Replaces these words in the text, and only whole words.
 fn with_words(text: &str, words: &[(&str, &str)]) -> String {
     let is_of_a_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let mut filled = String::new();

@@ -1,22 +1,23 @@
-//! What becomes of each command of the pages.
+//! What is done with each command of the pages.
 
 use anyhow::{Result, ensure};
 use e2e::pages::blocks;
 
-/// What becomes of a command.
+/// What is done with a command.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Fate {
     /// It is run, and has to succeed.
     Run,
-    /// The same on a new cluster: what stands before it on the page is another way, or has spent the one before.
+    /// The same on a new cluster, because the commands before it on the page are an alternative, or have used the
+    /// cluster up.
     Afresh,
-    /// It is run, and has to say something of the EtcdCluster. It may fail: that is how it says no.
+    /// It is run, and has to print something about the EtcdCluster. It may fail, which means that the answer is no.
     Answers,
     /// It is run, has to show the EtcdCluster, and goes on until it is ended.
     Endless,
     /// It is run on a machine of etcd, and has to succeed.
     Machine,
-    /// The API server is asked whether it would do it.
+    /// It is run as a dry run: the API server answers whether it would succeed.
     Judged,
     /// It is not run here, for this reason.
     Excused(&'static str),
@@ -24,7 +25,7 @@ pub(super) enum Fate {
 
 use Fate::{Afresh, Answers, Endless, Excused, Judged, Machine, Run};
 
-/// A command, and where it stands.
+/// A command, and its page.
 pub(super) struct Typed {
     pub(super) page: String,
     pub(super) command: String,
@@ -47,7 +48,7 @@ const RESTORE: Fate = Excused("restores::from_a_snapshot types it");
 const SIGNING: Fate = Excused("manager/tests/release signs and verifies in these words");
 const COMPUTER: Fate = Excused("it changes this computer");
 
-/// Page, or nothing for any; how commands begin; their fate. The first one that fits counts.
+/// Page, or nothing for any page; the beginning of the commands; their fate. The first row that matches counts.
 const COMMANDS: &[(&str, &str, Fate)] = &[
     ("docs/cluster-hooks.md", "kubectl patch kubeadmcontrolplane CONTROL_PLANE ", Judged),
     ("docs/cluster-hooks.md", "kubectl annotate crd ", Judged),
@@ -128,7 +129,7 @@ const COMMANDS: &[(&str, &str, Fate)] = &[
     ("", "kubectl delete ", Run),
     ("", "kubectl create role ", Run),
     ("", "kubectl create rolebinding ", Run),
-    // They are of no namespace, so they would stay.
+    // Their objects are in no namespace, so they would stay.
     ("", "kubectl create clusterrole ", Judged),
     ("", "kubectl create clusterrolebinding ", Judged),
     ("", "kubectl apply --server-side -k ", Judged),
@@ -137,7 +138,7 @@ const COMMANDS: &[(&str, &str, Fate)] = &[
     ("", "kubectl etcdcluster ", Run),
 ];
 
-/// Blocks of a page in which nobody types, by how they begin.
+/// Blocks of a page that are not commands, by their beginning.
 const PICTURES: &[(&str, &str)] = &[
     ("README.md", "Starting a management plane of real parts"),
     ("README.md", "Proof: kubectl with the kubeconfig"),

@@ -12,14 +12,14 @@ pub(super) type Action = fn(&Machine) -> Done<()>;
 pub(crate) struct Fault {
     pub(crate) name: &'static str,
     pub(crate) begins: Action,
-    /// What ends it; nothing brings back a disk.
+    /// What ends it. Nothing brings a lost disk back.
     pub(crate) ends: Option<Action>,
     pub(super) needs: Needs,
-    /// Whether it is certain that a check fails while it lasts.
+    /// Whether a health check is certain to fail while the fault lasts.
     pub(super) is_seen: bool,
 }
 
-/// What has to be there before.
+/// What a fault requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Needs {
     Nothing,
@@ -27,7 +27,7 @@ pub(super) enum Needs {
     Log,
     /// A copy of its data from before its last start.
     OlderCopy,
-    /// Certificates that have expired, beside those that its etcd shows.
+    /// Certificates that have expired, beside those that its etcd uses.
     Expired,
     /// A disk that can be filled.
     SmallDisk,
@@ -38,14 +38,15 @@ impl Fault {
         Self { name, begins, ends, needs: Needs::Nothing, is_seen: true }
     }
 
-    /// Whether it can happen to one that has this part. One that has just come was never started before.
+    /// Whether the fault can happen to a victim of this kind. A newcomer was never started before, so it has no older
+    /// copy.
     pub(super) fn fits(&self, victim: Victim) -> bool {
         self.needs != Needs::OlderCopy || victim != Victim::Newcomer
     }
 
-    /// Whether it can happen to this machine by now.
+    /// Whether the fault can happen to this machine yet.
     pub(super) fn can_strike(&self, found: &Found) -> bool {
-        // Who has told its URL has a log.
+        // A member that has reported its URL has a log.
         self.needs == Needs::Nothing || found.url.as_ref().is_some_and(|url| !url.is_empty())
     }
 }
@@ -55,14 +56,14 @@ pub(crate) const FROZEN: Fault = Fault::new("frozen", Machine::freeze, Some(Mach
 pub(crate) const CUT_OFF: Fault = Fault::new("cut-off", Machine::cut_off, Some(Machine::reconnect));
 pub(crate) const UNHEARD: Fault =
     Fault::new("unheard", |machine| machine.cut_off_one_way(Way::Out), Some(Machine::reconnect));
-/// It hears nobody, and would be heard.
+/// It receives nothing, but what it sends would arrive.
 pub(crate) const DEAF: Fault = Fault::new("deaf", |machine| machine.cut_off_one_way(Way::In), Some(Machine::reconnect));
 pub(crate) const ROBBED: Fault = Fault::new("robbed", Machine::rob_disk, None);
-/// A byte of its log is another one than was written.
+/// A byte of its log differs from what was written.
 pub(crate) const CORRUPTED: Fault = Fault { needs: Needs::Log, ..Fault::new("corrupted", Machine::corrupt_log, None) };
 /// It gets older data back.
 pub(crate) const OLDER: Fault = Fault { needs: Needs::OlderCopy, ..Fault::new("older", Machine::put_back_data, None) };
-/// What it shows to clients and to the other members has expired, and its etcd starts again.
+/// Its server and peer certificates have expired, and its etcd starts again.
 const EXPIRED: Fault = Fault { needs: Needs::Expired, ..Fault::new("expired", show_kept_certificates, None) };
 /// No room is left on its disk, and its etcd crashes: without room it does not start again.
 const FULL: Fault = Fault { needs: Needs::SmallDisk, ..Fault::new("full", fill_and_crash, None) };
@@ -74,10 +75,11 @@ fn fill_and_crash(machine: &Machine) -> Done<()> {
     machine.exec(&["sh", "-c", CRASH]).map(drop)
 }
 
-/// They come into every change.
+/// The faults that occur in every change.
 pub(super) static FAULTS: [Fault; 7] = [KILLED, FROZEN, CUT_OFF, UNHEARD, ROBBED, CORRUPTED, OLDER];
 
-/// They come into one change each: to those that decide on it, each looks like one that comes into every change.
+/// The faults that occur in one change each. To the rules that decide about them, each looks like a fault that occurs
+/// in every change.
 pub(super) static ONCE: [(Change, &Fault, Victim); 3] = [
     (Change::Growth, &FULL, Victim::Small),
     (Change::ScaleDown, &DEAF, Victim::Follower),

@@ -1,5 +1,5 @@
-//! A machine fails for a moment while its cluster is being changed, and is back before its member counts as unhealthy.
-//! The change goes on by itself, the member stays who it was, and nobody takes its place.
+//! A machine fails for a moment while its cluster changes, and is back before its member counts as unhealthy. The
+//! change goes on by itself, and the member stays the same and is not replaced.
 
 use super::fault::SLOW;
 use super::quorum::LOST;
@@ -20,10 +20,10 @@ use futures::{StreamExt, TryStreamExt, stream};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// How long it may take until a check has failed: less than [`PATIENT`], so that nobody counts as unhealthy.
+/// How long it may take until a check has failed: less than [`PATIENT`], so that no member counts as unhealthy.
 const SEEN: Duration = Duration::from_secs(20);
 
-/// Each fault comes into a change that has begun, and befalls one that votes and is to stay.
+/// Each fault occurs in a change that has begun, and strikes a voter that is to stay.
 static PASSING: [(Change, &Fault, Victim); 5] = [
     (Change::Growth, &FROZEN, Victim::Leader),
     (Change::Growth, &SLOW, Victim::Leader),
@@ -32,8 +32,8 @@ static PASSING: [(Change, &Fault, Victim); 5] = [
     (Change::Rollout, &FROZEN, Victim::Newcomer),
 ];
 
-/// Three clusters grow from three to five, one shrinks from five to three, one gets another spec. In two more, so many
-/// fail at once that there is no quorum for a while.
+/// Three clusters grow from three members to five, one shrinks from five to three, and one gets another spec. In two
+/// more clusters, so many members fail at the same time that there is no quorum for a while.
 pub(crate) async fn with_faults_that_end(bed: &mut Bed) -> Result<()> {
     let bed = &*bed;
     let of_one = PASSING.iter().map(|&(change, fault, victim)| (Story { bed, change, fault, victim }, false));
@@ -70,7 +70,7 @@ impl Story<'_> {
         .await?;
         let name = found.machine.clone();
         let machine = bed.machines.get(&handle.namespace, &name)?;
-        // What others are asked settles by itself.
+        // Requests to the other members are answered sooner or later.
         ask_the_living(&handle.status().await?.endpoints, &[found], &writers);
         bed.fault(&format!("{name}: {}, for a moment", self.fault.name), &[&machine], Silence::Lasting);
         let begun = Instant::now();
@@ -94,7 +94,7 @@ impl Story<'_> {
     }
 }
 
-/// Waits until it is told that this member is not known to be well. It is not counted as unhealthy yet.
+/// Waits until a condition reports that this member is not known to be healthy. It does not count as unhealthy yet.
 async fn fails_a_check(handle: &ClusterHandle, name: &str) -> Result<()> {
     until(format!("it is told that {name} is not well"), SEEN, async || {
         let status = handle.status().await?;

@@ -1,5 +1,5 @@
-//! The quorum is lost while a cluster is being changed, and comes back. As long as it is away, nothing more is begun;
-//! then the change is carried out by itself, as if nothing had been, and nobody takes the place of those who failed.
+//! The quorum is lost while a cluster changes, and comes back. As long as it is lost, nothing more is begun. Then the
+//! change is carried out by itself, as if nothing had happened, and the members that failed are not replaced for it.
 
 use super::victim::{Found, Victim, find};
 use super::{CUT_OFF, Change, FROZEN, Fault, STEADY, Story, agreed, begin_writers, carried_out, up};
@@ -18,12 +18,12 @@ use local_infrastructure::machine::Machine;
 use std::collections::BTreeMap;
 use tokio::time::Instant;
 
-/// What happens to the leader and to another voter of three, and during what. With the one that comes there may be four
-/// voters by then: without these two there is no quorum either.
+/// The changes, and what happens in each to the leader and to another one of three voters. With the member that joins,
+/// there may be four voters by then: without these two, four have no quorum either.
 pub(super) static LOST: [(Change, &Fault); 2] = [(Change::Rollout, &FROZEN), (Change::Departure, &CUT_OFF)];
 
 impl Story<'_> {
-    /// Another voter fails with the victim, which leads.
+    /// Makes another voter fail together with the victim, which is the leader.
     pub(super) async fn loses_its_quorum(&self) -> Result<()> {
         let (bed, (before, after)) = (self.bed, self.change.sizes());
         let ends = self.fault.ends.context("it does not end")?;
@@ -40,7 +40,7 @@ impl Story<'_> {
         .await?;
         let machines = bed.machines_of(&handle.namespace, found.iter().map(|found| &found.machine))?;
         let theirs: Vec<&Machine> = machines.iter().collect();
-        // Whoever is left can answer nobody.
+        // Without a quorum, the members that are left cannot answer.
         writers.endpoints(Vec::new());
         bed.fault(&format!("two of {} are {}", handle.namespace, self.fault.name), &theirs, Silence::Lasting);
         let begun = Instant::now();
@@ -50,7 +50,7 @@ impl Story<'_> {
         let told = machines_of(&handle).await?;
         tokio::time::sleep(STEADY).await;
         let now = machines_of(&handle).await?;
-        // Whoever was on the way out already, and whose member had left, may go.
+        // A Machine that was already being deleted, and whose member had left, may go.
         let is_as_told = |(name, deleting): (&String, &bool)| told.get(name).is_some_and(|told| told == deleting);
         ensure!(now.iter().all(is_as_told), "without a quorum the Machines were {told:?}, and are {now:?}");
         let stays = |(name, deleting): (&String, &bool)| *deleting || now.contains_key(name);
@@ -65,7 +65,7 @@ impl Story<'_> {
         let expected = leaves.as_ref().map_or_else(|| old.clone(), |leaves| vec![leaves.clone()]);
         let (gone, stay): (Vec<String>, Vec<String>) = old.into_iter().partition(|name| !machines.contains(name));
         ensure!(gone == expected, "gone are {gone:?}, and there are {machines:?}");
-        // What a person has deleted, we have not.
+        // Our manager does not delete the Machine that a person has deleted.
         let by_us: &[String] = if leaves.is_some() { &[] } else { &gone };
         deleted(bed, &handle, mark, by_us)?;
         self.is_carried_out_once(&handle, (mark, &etcd), &machines, stay.len()).await?;
@@ -75,7 +75,7 @@ impl Story<'_> {
     }
 }
 
-/// The leader and another voter that were there before, if there are two.
+/// The leader, and another voter that was there before, if there are both.
 async fn two_voters(bed: &Bed, handle: &ClusterHandle, old: &[String]) -> Result<Option<[Found; 2]>> {
     let Some(leader) = find(bed, handle, old, Victim::Leader, &[]).await? else { return Ok(None) };
     let other = find(bed, handle, old, Victim::Follower, &[]).await?;

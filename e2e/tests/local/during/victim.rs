@@ -6,25 +6,25 @@ use e2e::bed::{Bed, ClusterHandle};
 use kube::ResourceExt;
 use kube::api::ListParams;
 
-/// The machine with a small disk, where there is one.
+/// The machine with a small disk, if there is one.
 pub(super) const SMALL: &str = "demo-etcd-2";
 
-/// A part that a machine has in a change.
+/// The part that a machine plays in a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Victim {
-    /// Whoever leads.
+    /// The leader.
     Leader,
-    /// A voter from before that does not lead, and is to stay for the moment.
+    /// A voter from before the change that does not lead, and that stays for now.
     Follower,
-    /// One that was not there before.
+    /// A Machine that was not there before the change.
     Newcomer,
-    /// One that is on its way out, and not the one whose turn it is.
+    /// A voter that is on its way out, but is not the one that is being removed now.
     Leaver,
     /// The voter that has a small disk, whatever else it does.
     Small,
 }
 
-/// A machine, and where its member is asked if it is published.
+/// A machine, and the client URL of its member, if it has one.
 pub(super) struct Found {
     pub(super) machine: String,
     pub(super) url: Option<String>,
@@ -42,7 +42,7 @@ impl Victim {
     }
 }
 
-/// The machine that has this part at the moment, if one has. It is none of the `dead`.
+/// The running machine that plays this part at the moment, if there is one. It is none of the `dead`.
 pub(super) async fn find(
     bed: &Bed,
     handle: &ClusterHandle,

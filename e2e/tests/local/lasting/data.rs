@@ -1,5 +1,6 @@
-//! Two of three members lose their data, or all three: no quorum has what was acknowledged. It is told, and nothing is
-//! removed or made, as what is left is all that there is. Where the disks come back, so do the members.
+//! Two of three members, or all three, lose their data: no quorum has the acknowledged writes. This is reported, and
+//! nothing is removed or made, because the data that is left is all that there is. If the disks come back, so do the
+//! members.
 
 use super::{AT_ONCE, TOLD, etcd, is_as_before, is_told_and_left_alone, up};
 use crate::deletion::all_is_gone;
@@ -18,22 +19,24 @@ use futures::{StreamExt, TryStreamExt, stream};
 use local_infrastructure::machine::{Machine, Result as Done};
 use std::time::Duration;
 
-/// In this time the observer has seen what lies on a disk.
+/// How long the observer may take to see what is on a disk.
 const SEEN: Duration = Duration::from_secs(3);
 
-/// What happens to the data of so many, and what it is by which it can be told that no etcd has begun with it.
+/// The fault, the number of members that it strikes, and the kind of loss, by which the scenario can check that no etcd
+/// has begun with the data.
 static LOST: [(&Fault, usize, Option<DataLoss>); 4] = [
     (&ROBBED, 2, Some(DataLoss::RobbedDisk)),
     (&OLDER, 2, Some(DataLoss::OlderCopy)),
     (&CORRUPTED, 2, None),
     (&AWAY, 3, Some(DataLoss::RobbedDisk)),
 ];
-/// Its disk is away when it starts again, and comes back.
+/// Its disk is missing when the machine starts again, and comes back.
 const AWAY: Fault = Fault::new("without-disk", disk_goes, Some(disk_comes_back));
 
-/// Two of three lose their disks, get older data back, or have other logs than they have written: it is told, and
-/// nothing is done, as the third has all that there is. Neither of them begins again. When the Cluster is deleted, all
-/// of it goes. All three lose their disks: that is told too, and when they have them back, all is as it was.
+/// Two of three members lose their disks, get older data back, or have logs that differ from what they have written.
+/// This is reported, and nothing is done, because the third member has all data that there is. Neither of the two
+/// begins again. When the Cluster is deleted, all of it goes. If all three members lose their disks, this is reported
+/// too, and when the disks are back, everything is as before.
 pub(crate) async fn of_a_quorum_that_loses_its_data(bed: &mut Bed) -> Result<()> {
     let bed = &*bed;
     let stories = stream::iter(LOST).map(async |(fault, number, loss)| {
@@ -74,8 +77,8 @@ async fn lose_their_data(bed: &Bed, fault: &Fault, number: usize, loss: Option<D
     all_is_gone(bed, &handle).await
 }
 
-/// It is told how many are healthy and what a quorum is, who fails, what is not done for that, and why nobody is
-/// replaced.
+/// Waits until conditions say how many voters are healthy and what a quorum is, which members fail, what is not done
+/// because of that, and why no member is replaced.
 async fn is_explained(handle: &ClusterHandle, names: &[String]) -> Result<()> {
     until("it is told that the quorum is lost", TOLD, async || {
         let conditions = handle.status().await?.conditions;
@@ -96,7 +99,7 @@ async fn is_explained(handle: &ClusterHandle, names: &[String]) -> Result<()> {
     .await
 }
 
-/// The machine loses its power, and has none of its data when it starts again. What was there is kept elsewhere.
+/// The machine loses its power, and its data is missing when it starts again. The data is kept elsewhere.
 fn disk_goes(machine: &Machine) -> Done<()> {
     machine.kill()?;
     machine.save_data()?;
@@ -104,7 +107,7 @@ fn disk_goes(machine: &Machine) -> Done<()> {
     machine.power_on()
 }
 
-/// The machine is off, and has all of it again.
+/// Turns the machine off, and puts all its data back.
 fn disk_comes_back(machine: &Machine) -> Done<()> {
     machine.kill()?;
     machine.put_back_data()

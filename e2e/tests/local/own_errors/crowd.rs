@@ -15,15 +15,15 @@ use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
-/// Where they are.
+/// The namespace of all these clusters.
 pub(super) const NAMESPACE: &str = "crowd";
-/// How many of them come up side by side: real ones, and simulated ones.
+/// How many clusters come up side by side: real ones, and simulated ones.
 const AT_ONCE: (usize, usize) = (8, 40);
-/// Of so many simulated clusters, one has three members.
+/// One of so many simulated clusters has three members.
 const OF_THREE: usize = 10;
-/// What is said of a member that a slow computer has not let answer.
+/// What the manager reports of a member that could not answer in time on a slow computer.
 const TOO_LATE: &str = "no answer within";
-/// Time between two looks at all of them.
+/// Time between two reads of all EtcdClusters.
 pub(super) const LOOKS: Duration = Duration::from_millis(500);
 
 pub(super) struct Crowd {
@@ -33,7 +33,7 @@ pub(super) struct Crowd {
     pub(super) forgiven: BTreeSet<Warning>,
 }
 
-/// A member's Machine, and the address of what is behind it.
+/// A member's Machine, and the address of the machine.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Seat {
     pub(super) machine: String,
@@ -41,7 +41,7 @@ pub(super) struct Seat {
 }
 
 impl Crowd {
-    /// Waits until all of them are ready, and well by what the last checks say.
+    /// Makes so many clusters, and waits until all are ready and their last health checks succeeded.
     pub(super) async fn up(bed: &Bed, count: usize) -> Result<Self> {
         let client = bed.client();
         ClusterHandle::make_namespace(&client, NAMESPACE).await?;
@@ -50,7 +50,7 @@ impl Crowd {
         Ok(crowd)
     }
 
-    /// The same of clusters that come: until there are so many.
+    /// Makes more clusters until there are so many, and waits in the same way.
     pub(super) async fn grows(&mut self, bed: &Bed, count: usize) -> Result<()> {
         let (client, begun) = (self.client.clone(), Instant::now());
         let simulated = bed.frozen().is_some();
@@ -77,7 +77,7 @@ impl Crowd {
                 let left = handle.names(kind, "").await?;
                 ensure!(left.is_empty(), "of {kind} there are {left:?}");
             }
-            // What comes again under the same names must not meet what is about to go.
+            // New clusters of the same names must not meet objects that are about to go.
             let (templates, secrets) = (handle.names("LocalMachineTemplate", "").await?, handle.secret_names().await?);
             let is_left = |handle: &&ClusterHandle| {
                 templates.contains(&handle.etcd) || secrets.contains(&ca_secret(&handle.cluster))
@@ -89,9 +89,9 @@ impl Crowd {
         .await
     }
 
-    /// Has warnings until now not count that a simulated member did not answer in time: before the first fault, a
-    /// computer may be too slow for hundreds of them. What else was said of members counts, and so does the same if it
-    /// is said again.
+    /// From now on, ignores the warnings so far that a simulated member did not answer in time: before the first
+    /// fault, a computer may be too slow for hundreds of members. Other warnings about members count, and so does a
+    /// repetition of an ignored one.
     pub(super) async fn forgive(&mut self, bed: &Bed) -> Result<()> {
         if bed.frozen().is_some() {
             self.forgiven = super::warnings_about_members(&self.client).await?;
@@ -101,7 +101,7 @@ impl Crowd {
         Ok(())
     }
 
-    /// Every member, by the machines that there are.
+    /// The seat of every member, from the LocalMachines that exist.
     pub(super) async fn seats(&self) -> Result<Vec<Seat>> {
         let mut seats = Vec::new();
         for machine in self.any()?.api("LocalMachine").list(&ListParams::default()).await?.items {
@@ -113,7 +113,7 @@ impl Crowd {
         Ok(seats)
     }
 
-    /// A look at any of them, for questions about the namespace.
+    /// The handle of any of the clusters, for questions about the namespace.
     pub(super) fn any(&self) -> Result<&ClusterHandle> {
         self.looks.first().context("there is no cluster")
     }
@@ -129,7 +129,7 @@ impl Crowd {
     /// Waits until every cluster says that its members are healthy, and is ready.
     pub(super) async fn until_all_is_well(&self) -> Result<()> {
         until("every cluster is well", PATIENCE * 2, async || {
-            // Hundreds of them in each look: not more often.
+            // Every read returns hundreds of EtcdClusters, so there is a pause between two of them.
             tokio::time::sleep(LOOKS).await;
             for etcd in self.states().await? {
                 let (name, status) = (etcd.name_any(), etcd.status.unwrap_or_default());
@@ -142,7 +142,8 @@ impl Crowd {
     }
 }
 
-/// A cluster of so many members and nothing else, which are asked every second. One that is blamed stays, to be seen.
+/// A cluster of so many members without a control plane. Members are checked every second. A member that is blamed is
+/// not replaced, so that the scenario sees it.
 fn cluster(number: usize, replicas: i64) -> Result<Manifests> {
     let manifests = Manifests::new(NAMESPACE, &format!("c{number}"))?.replicas(replicas).with("EtcdCluster", |etcd| {
         etcd["spec"]["healthCheck"] = json!({"intervalSeconds": 1, "unhealthyAfterSeconds": 4});

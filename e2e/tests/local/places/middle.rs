@@ -1,5 +1,5 @@
-//! A Cluster is deleted in the middle of something, and from then on our manager is killed before a write, killed after it,
-//! or loses the answer. Each time all of it goes, and nobody is warned.
+//! A Cluster is deleted in the middle of a rollout or a repair. From then on our manager is killed before a write,
+//! killed after it, or loses the answer. Each time everything goes, without an unexpected warning.
 
 use super::{PATIENCE, Told, gone, strikes};
 use crate::bring_up::released;
@@ -19,14 +19,14 @@ const AT_ONCE: usize = 2;
 /// What is going on when the Cluster is deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Middle {
-    /// A member of another configuration has joined three that a control plane uses.
+    /// A new member of a rollout has joined three old members that a control plane uses.
     Rollout,
-    /// The machine of one of three is dead, and another one is being made in its place.
+    /// The machine of one of three members is dead, and its replacement is being made.
     Repair,
 }
 
-/// Lives once without a fault, which says how many places there are; then once for each place of a sample, or with
-/// `E2E_EVERY_PLACE` set for all of them.
+/// Runs one life without a fault, to count the places. Then it runs one life for each place of a sample, or for every
+/// place if `E2E_EVERY_PLACE` is set.
 pub(super) async fn sweep(bed: &mut Bed, middle: Middle) -> Result<()> {
     bed.kill_manager(0).await?;
     let name = middle.name();
@@ -39,7 +39,7 @@ pub(super) async fn sweep(bed: &mut Bed, middle: Middle) -> Result<()> {
     bed.start_manager(0).await
 }
 
-/// One life, with its writes from the deletion on and what the fault happened to.
+/// Runs one life. Returns the writes from the deletion on, and the call that the fault struck.
 async fn tell(bed: &Bed, middle: Middle, namespace: &str, place: Option<Place>) -> Result<Told> {
     let client = bed.client();
     ClusterHandle::make_namespace(&client, namespace).await?;
@@ -70,8 +70,8 @@ impl Middle {
         }
     }
 
-    /// Without a repair, members have the time that they have by default: one that waits for its turn to start, beside
-    /// another one that is promoted, would be told otherwise.
+    /// A rollout keeps the default health checks. With shorter ones, a member that waits to start while another one
+    /// is promoted would be reported.
     fn manifests(self, namespace: &str) -> Result<Manifests> {
         match self {
             Self::Rollout => Ok(Manifests::new(namespace, "demo")?.replicas(3)),
@@ -84,7 +84,7 @@ impl Middle {
         self == Self::Repair && warning.starts_with("MemberUnhealthy")
     }
 
-    /// Has it begin, and waits until it is under way.
+    /// Begins the rollout or the repair, and waits until it is under way.
     async fn begins(self, bed: &Bed, handle: &ClusterHandle) -> Result<()> {
         let etcd = handle.etcds().get(&handle.etcd).await?;
         let in_use = etcd.annotations().get(api::names::ENDPOINTS_IN_USE_ANNOTATION);

@@ -1,4 +1,4 @@
-//! A longer life: whatever takes requests of another kind.
+//! A longer life of a cluster, for the requests that a usual life does not take.
 
 use super::{PATIENCE, left_behind};
 use crate::bring_up::released;
@@ -19,15 +19,15 @@ use kube::api::{Api, DeleteParams, ObjectMeta, Patch, PatchParams, PostParams};
 use local_infrastructure::machine::Machine;
 use serde_json::{Value, json};
 
-/// How the users begin that Pods are.
+/// How the user names of service accounts begin.
 const SERVICE_ACCOUNT: &str = "system:serviceaccount:";
-/// The policy that refuses a Machine, and what it says.
+/// The policy that refuses a Machine, and its message.
 const POLICY: &str = "rbac-refuses-a-machine";
 const REFUSAL: &str = "no such Machine is wanted here";
 
-/// With a control plane that uses it: its spec is corrected before it has a member, a Machine of it is refused, its
-/// only member is away for a while, it forgets which endpoints are used, grows to three, rolls to another version, a
-/// machine dies and is replaced, and one member is left.
+/// A cluster with a control plane that uses it. Its spec is corrected before it has a member, one of its Machines is
+/// refused, its only member hangs for a while, and the record of its endpoints in use is lost. It grows to three
+/// members, rolls out another version of etcd, replaces a member whose machine dies, and shrinks to one member.
 pub(super) async fn long(bed: &Bed, manifests: Manifests) -> Result<ClusterHandle> {
     let client = bed.client();
     let file = json!({"path": "/etc/motd", "contentFrom": {"secret": {"name": "never-made", "key": "text"}}});
@@ -36,7 +36,7 @@ pub(super) async fn long(bed: &Bed, manifests: Manifests) -> Result<ClusterHandl
         etcd["spec"]["etcdadmConfigSpec"]["files"] = json!([file]);
     });
     let handle = ClusterHandle::new(&client, &manifests);
-    // The watch shows no lock without a label: it is found by the attempt to make one.
+    // The watch shows no lock without the label: the manager finds this one when it tries to make its own.
     let lock = left_behind(&handle.cluster, &json!({}))?;
     Api::namespaced(client.clone(), &handle.namespace).create(&PostParams::default(), &lock).await?;
     manifests.apply(&client).await?;
@@ -56,8 +56,8 @@ pub(super) async fn long(bed: &Bed, manifests: Manifests) -> Result<ClusterHandl
     Ok(handle)
 }
 
-/// A file of its spec comes from a Secret that nobody makes, so its Machine never has bootstrap data. When the spec
-/// does without that file, the Machine is made again, under another name.
+/// A file in the spec comes from a Secret that does not exist, so the Machine never gets bootstrap data. When the
+/// file is removed from the spec, the Machine is replaced by one with another name.
 async fn corrected(handle: &ClusterHandle) -> Result<()> {
     let names = handle.member_names(2);
     let alone = async |name: &str| {
@@ -73,8 +73,8 @@ async fn corrected(handle: &ClusterHandle) -> Result<()> {
     alone(&names[1]).await
 }
 
-/// The API server takes no Machine of the next name. When that one is not wanted any more, its config and its
-/// infrastructure go.
+/// The API server refuses the Machine with the next name. When this Machine is not wanted any more, its EtcdadmConfig
+/// and its infrastructure machine are deleted.
 async fn refused(bed: &Bed, handle: &ClusterHandle) -> Result<()> {
     let client = bed.client();
     let names = handle.member_names(3);
@@ -106,7 +106,8 @@ async fn refused(bed: &Bed, handle: &ClusterHandle) -> Result<()> {
     Ok(())
 }
 
-/// A policy that refuses one Machine, and its binding. It does so as invalid: 403 is for permissions that are missing.
+/// A policy that refuses one Machine, and its binding. It refuses with `Invalid`, because a 403 would count as a
+/// missing permission.
 fn refusal(namespace: &str, machine: &str) -> [Value; 2] {
     let (version, metadata) = ("admissionregistration.k8s.io/v1", json!({"name": POLICY}));
     let group = ["cluster.x-k8s.io"];
@@ -127,7 +128,7 @@ fn refusal(namespace: &str, machine: &str) -> [Value; 2] {
     [policy, binding]
 }
 
-/// It is Ready a second time, which is told with the words of the first.
+/// The EtcdCluster is Ready a second time, and so repeats its first event.
 async fn hangs(bed: &Bed, handle: &ClusterHandle) -> Result<()> {
     let name = handle.etcd_machines().await?.pop().context("no Machine")?;
     let machine = bed.machines.get(&handle.namespace, &name)?;
@@ -140,9 +141,9 @@ async fn hangs(bed: &Bed, handle: &ClusterHandle) -> Result<()> {
     Ok(())
 }
 
-/// Somebody takes the record away: the manager asks what the control plane's machines were made with. It records that only
-/// if the control plane has reported on its present spec, which one whose API server never runs does not do (see
-/// `cluster-hooks/src/plan/in_use.rs`). So that somebody puts it back.
+/// The record of the endpoints in use is removed, and the manager reads what the control plane's machines were made
+/// with. It records that only if the control plane has reported on its present spec, which a control plane without a
+/// running API server does not do (see `cluster-hooks/src/plan/in_use.rs`). So the scenario puts the record back.
 async fn forgets(bed: &Bed, handle: &ClusterHandle) -> Result<()> {
     let recorded = in_use(handle).await?.context("no endpoints are said to be in use")?;
     let (mark, of_etcd) = (bed.plane.mark(), handle.etcds());
@@ -167,8 +168,8 @@ async fn in_use(handle: &ClusterHandle) -> Result<Option<String>> {
     Ok(handle.etcds().get(&handle.etcd).await?.annotations().get(ENDPOINTS_IN_USE_ANNOTATION).cloned())
 }
 
-/// The control plane never rolls out here, also not with what it was told when etcd grew. So a person says that nothing
-/// waits for that.
+/// The control plane never rolls out here, not even with the endpoints that it was told when etcd grew. So a person
+/// says that nothing has to wait for that.
 async fn rolls(bed: &Bed, handle: &ClusterHandle) -> Result<()> {
     let (old, before) = (handle.etcd_machines().await?, handle.status().await?.endpoints);
     let version = Etcd::V3_7.version()?;

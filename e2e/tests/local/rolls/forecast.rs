@@ -1,4 +1,4 @@
-//! What `kubectl etcdcluster plan` foretells of a rollout, and what has come of it.
+//! What `kubectl etcdcluster plan` forecasts for a rollout, and what the rollout then does.
 
 use crate::bring_up::PATIENCE;
 use anyhow::{Context, Result, bail, ensure};
@@ -8,20 +8,20 @@ use e2e::until::until;
 use serde_json::{Value, json};
 use std::process::Command;
 
-/// A rollout, as it is foretold or as it was.
+/// A rollout, as it was forecast or as it was carried out.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Rollout {
-    /// Machines that are replaced, and those that are made, each in their order.
+    /// Machines that are replaced, and Machines that are made, in their order.
     replaced: Vec<String>,
     made: Vec<String>,
-    /// How many there are at most, without those on their way out.
+    /// The highest number of Machines at a time, without those that are being deleted.
     peak: usize,
     /// How often the control plane is told.
     told: usize,
 }
 
 impl Rollout {
-    /// Whether each of these Machines is replaced once, and nothing else.
+    /// Whether these Machines are replaced, each once, and no others.
     pub(super) fn replaces(&self, old: &[String]) -> bool {
         let mut replaced = self.replaced.clone();
         replaced.sort();
@@ -31,7 +31,7 @@ impl Rollout {
 
 /// Asks the plugin what another spec would do.
 pub(super) async fn foretold(bed: &Bed, handle: &ClusterHandle, spec: &Value) -> Result<Rollout> {
-    // The leader goes last: it has to be known who that is.
+    // The leader's Machine goes last, so the plugin has to know the leader.
     until(format!("a member of {} leads", handle.etcd), PATIENCE, async || {
         Ok(handle.status().await?.members.iter().any(|member| member.leader).then_some(()))
     })
@@ -69,7 +69,7 @@ fn read(said: &str) -> Result<Rollout> {
     Ok(Rollout { replaced: names(row("replaced")?), made: names(row("made")?), peak, told })
 }
 
-/// What we have done since, by the API server's own account, where there were so many Machines before.
+/// What we have done since `mark`, by the API server's audit log. `before`: how many Machines there were then.
 pub(super) fn done(bed: &Bed, handle: &ClusterHandle, mark: Mark, before: usize) -> Result<Rollout> {
     let ours = bed.plane.requests_since(mark)?.user(users::PROVIDER).done_in(&handle.namespace);
     let ours = ours.filter(|request| !request.uri.contains("dryRun=All"));

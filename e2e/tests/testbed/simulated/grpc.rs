@@ -1,4 +1,4 @@
-//! Questions by gRPC.
+//! Requests by gRPC.
 
 use anyhow::Result;
 use e2e::tls::{Authority, Identity};
@@ -8,7 +8,7 @@ use std::net::Ipv4Addr;
 /// No member has this ID.
 const NOBODY: u64 = 12_345;
 
-/// What is answered to one question after the other: what matters of it, or code and words of a refusal.
+/// The answers to a sequence of requests: the relevant part of an answer, or the code and message of a refusal.
 type Answers = Vec<(&'static str, Result<String, String>)>;
 
 /// A client of the member at an address.
@@ -21,7 +21,7 @@ pub(super) async fn client(address: Ipv4Addr, authority: &Authority, identity: &
     Ok(Client::connect([format!("https://{address}:2379")], Some(options)).await?)
 }
 
-/// What changes nothing.
+/// Requests that change nothing.
 pub(super) async fn reads(address: Ipv4Addr, authority: &Authority, identity: &Identity) -> Result<Answers> {
     let mut client = client(address, authority, identity).await?;
     let status = client.status().await.map(|status| {
@@ -36,7 +36,7 @@ pub(super) async fn reads(address: Ipv4Addr, authority: &Authority, identity: &I
     Ok(vec![("status", said(status)), ("list", said(list)), ("read", said(read))])
 }
 
-/// What the voter is asked to change, and does at the end: the learner goes.
+/// Requests to the voter for changes. Only the last one succeeds: it removes the learner.
 pub(super) async fn changes(address: Ipv4Addr, authority: &Authority, identity: &Identity) -> Result<Answers> {
     let mut client = client(address, authority, identity).await?;
     let list = client.member_list().await?;

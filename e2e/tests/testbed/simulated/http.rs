@@ -1,4 +1,4 @@
-//! Questions over HTTP.
+//! Requests over HTTP.
 
 use anyhow::{Context, Result, bail, ensure};
 use http_body_util::{BodyExt, Full};
@@ -16,7 +16,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-/// Method, path and body: what the provider asks, and what is wrong.
+/// Method, path and body: the provider's requests, and wrong ones.
 pub(super) const QUESTIONS: [(&str, &str, &str); 10] = [
     ("POST", "/v3/maintenance/status", "{}"),
     ("POST", "/v3/kv/range", r#"{"key":"aGVhbHRo","limit":"1","count_only":true}"#),
@@ -30,14 +30,14 @@ pub(super) const QUESTIONS: [(&str, &str, &str); 10] = [
     ("GET", "/nothing", ""),
 ];
 
-/// What a member answers.
+/// A member's answer.
 pub(super) struct Answer {
     status: u16,
     content_type: String,
     body: String,
 }
 
-/// Asks the member at an address.
+/// Sends a request to the member at an address.
 pub(super) async fn ask(
     address: Ipv4Addr,
     tls: &TlsConnector,
@@ -57,9 +57,9 @@ pub(super) async fn ask(
     Ok(Answer { status, content_type, body })
 }
 
-/// How a member tells a client that it does not want it.
+/// The TLS error with which a member refuses a client.
 pub(super) async fn refusal(address: Ipv4Addr, tls: &TlsConnector) -> Result<rustls::Error> {
-    // With TLS 1.3 a client learns it only when it reads.
+    // With TLS 1.3, a client gets the error only when it reads.
     let refused = async {
         let mut stream = connect(address, tls).await?;
         stream.write_all(b"GET /health HTTP/1.1\r\nHost: member\r\n\r\n").await?;
@@ -79,8 +79,8 @@ async fn connect(address: Ipv4Addr, tls: &TlsConnector) -> io::Result<TlsStream<
     tls.connect(ServerName::from(IpAddr::from(address)), stream).await
 }
 
-/// Status and content type are the same, and so are the fields of JSON with their types. Of metrics, a simulated member has
-/// some.
+/// Status and content type have to be equal, and so does the shape of JSON. A simulated member has some of etcd's
+/// metrics.
 pub(super) fn compare(real: &Answer, simulated: &Answer) -> Result<()> {
     let of = |answer: &Answer| (answer.status, answer.content_type.clone());
     ensure!(of(real) == of(simulated), "etcd answers {:?}, and the simulation {:?}", of(real), of(simulated));
@@ -98,7 +98,7 @@ pub(super) fn compare(real: &Answer, simulated: &Answer) -> Result<()> {
     Ok(())
 }
 
-/// Types in the place of values, but what is text and no number: that has to be the same, except names and URLs.
+/// A value with numbers in strings, URLs and names replaced by what they are. Everything else has to be equal.
 fn shape(value: &Value) -> Value {
     match value {
         Value::Object(fields) => {
@@ -118,7 +118,8 @@ fn shape(value: &Value) -> Value {
     }
 }
 
-/// Names of metrics with those of their labels, and the values of gauges: they are the same. Counters only count on.
+/// The names and label names of metrics, and the values of gauges. All of these have to be equal; counters only have to
+/// exist.
 fn metrics(text: &str) -> BTreeSet<String> {
     let lines = text.lines().filter(|line| !line.starts_with('#'));
     let number = |line: &str| {

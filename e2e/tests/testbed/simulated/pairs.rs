@@ -1,4 +1,4 @@
-//! Two members each: a voter and a learner, which stays one.
+//! Two pairs of members: a voter and a learner each. The learner stays a learner.
 
 use super::grpc;
 use anyhow::{Context, Result, bail};
@@ -17,20 +17,20 @@ use std::fs;
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
-/// Addresses of the real ones, far from those that machines get.
+/// Addresses of the real members, far from those of machines.
 const REAL: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 78, 250, 1), Ipv4Addr::new(10, 78, 250, 2)];
 /// How long a member may take to answer.
 const UP: Duration = Duration::from_secs(30);
-/// Longer than the test.
+/// A time that is longer than the test.
 const NEVER: Duration = Duration::from_secs(3600);
 
-/// Where they are.
+/// The addresses of a pair.
 pub(super) struct Pair {
     pub(super) voter: Ipv4Addr,
     pub(super) learner: Ipv4Addr,
 }
 
-/// Processes of etcd itself.
+/// A pair of real etcd processes.
 pub(super) async fn real(world: &World, authority: &Authority) -> Result<(Pair, [Process; 2])> {
     let identity = authority.client("test")?;
     let names = ["real-0", "real-1"];
@@ -53,7 +53,7 @@ pub(super) async fn real(world: &World, authority: &Authority) -> Result<(Pair, 
     until("the learner answers", UP, async || {
         let named = client.member_list().await?.members().iter().all(|member| !member.name().is_empty());
         let status = grpc::client(REAL[1], authority, &identity).await?.status().await?;
-        // It takes some seconds until the storage has the version of the cluster.
+        // It takes some seconds until the storage version follows the cluster version.
         let settled = status.leader() != 0 && status.0.storage_version == "3.6.0";
         Ok((named && settled).then_some(()))
     })
@@ -79,7 +79,7 @@ async fn etcd(world: &World, authority: &Authority, name: &str, address: Ipv4Add
         }
         command = command.arg(format!("--{side}client-cert-auth"));
     }
-    // In one world, members reach each other from any of its addresses.
+    // All members are in one world, and reach each other from any of its addresses.
     command = command.arg("--peer-skip-client-san-verification");
     let (clients, peers) = (format!("https://{address}:2379"), format!("https://{address}:2380"));
     let urls = [
@@ -91,7 +91,7 @@ async fn etcd(world: &World, authority: &Authority, name: &str, address: Ipv4Add
     Ok(urls.iter().fold(command, |command, (flag, url)| command.arg(format!("--{flag}={url}"))))
 }
 
-/// Machines that boot what the bootstrap provider renders.
+/// A pair of simulated machines that boot with data that the bootstrap provider has rendered.
 pub(super) async fn simulated(authority: &Authority, key: &str) -> Result<Pair> {
     let fleet = Fleet::with_learners_for(NEVER, SUBNET.parse()?);
     let voter = boot(&fleet, "demo-etcd-0", &Role::Init { not_after: Timestamp::MAX }, authority, key)?;

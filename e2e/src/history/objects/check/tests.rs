@@ -1,4 +1,4 @@
-//! Small histories, in order and out of order. Times are those of the lines: a request ends before the next one begins.
+//! Small histories, in order and out of order. By the times of `at`, a request ends before the next one begins.
 
 use super::*;
 
@@ -26,7 +26,7 @@ fn unknown() -> Outcome {
     Outcome::Unknown("no answer".to_owned())
 }
 
-/// The only violation begins like this.
+/// There is exactly one violation, and it begins with `expected`.
 #[track_caller]
 fn finds(operations: &[Operation], expected: &str) {
     let found = violations(operations);

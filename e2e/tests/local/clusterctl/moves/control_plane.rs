@@ -1,10 +1,10 @@
-//! The control plane of the cluster that is moved: it keeps what it was given of etcd, and is given nothing else.
+//! The control plane of the cluster that moves: it keeps what it was given for etcd, and is given nothing else.
 //!
-//! It is Cluster API's own, but no machine of the local infrastructure can run what kubeadm makes: no API server
-//! answers at the Cluster's endpoint, so Cluster API never finds the control plane initialized, nor a Node of its
-//! Machine. clusterctl asks for both. So the scenario says them in the status, where a kubelet would have Cluster API
-//! say them, and on each side again, since a status is not moved. What follows from that in the Cluster, Cluster API
-//! says itself.
+//! It is Cluster API's own kind, but no machine of the local infrastructure can run what kubeadm makes. No API server
+//! answers at the Cluster's endpoint, so Cluster API never finds that the control plane is initialized, nor a Node of
+//! its Machine. clusterctl requires both. So the scenario writes both into the status, as Cluster API would if there
+//! were a kubelet. It does so on each side, because a status is not moved. Cluster API itself derives the Cluster's
+//! status from this.
 
 use super::{PATIENCE, STAYS};
 use anyhow::{Context, Result, ensure};
@@ -16,27 +16,27 @@ use kube::ResourceExt;
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
-/// The Cluster hook's record on the control plane of what it has written into it.
+/// The annotation on the control plane in which the Cluster hook records the endpoints that it has written.
 const WRITTEN_ENDPOINTS: &str = "etcdcluster.cluster.x-k8s.io/written-endpoints";
-/// The annotation of a pause, in a patch.
+/// JSON pointer to the pause annotation in a patch.
 const PAUSE: &str = "/metadata/annotations/cluster.x-k8s.io~1paused";
 
-/// What the control plane has of etcd.
+/// What the control plane was given for etcd.
 #[derive(Debug, PartialEq)]
 pub(super) struct Given {
     endpoints: Vec<String>,
     written: Option<String>,
-    /// The record on the EtcdCluster of what API servers may use.
+    /// The record on the EtcdCluster of the endpoints in use.
     in_use: Option<String>,
     pause: Option<String>,
     /// Certificate and key, from the Secret that is the gate.
     client: [String; 2],
-    /// Names of its Machines: it replaces none.
+    /// Names of its Machines, none of which it may replace.
     machines: Vec<String>,
 }
 
 impl Given {
-    /// Reads it, when the Cluster hook has found all well, and had the time to change something.
+    /// Reads it after the Cluster hook has reported Ready and has had time to change something.
     pub(super) async fn read(handle: &ClusterHandle) -> Result<Self> {
         handle.until_cluster_condition("ManagedExternalEtcdReady", "True", "Ready", PATIENCE).await?;
         tokio::time::sleep(STAYS).await;
@@ -52,7 +52,7 @@ impl Given {
         })
     }
 
-    /// Nothing of it is missing: else there would be nothing that a move could lose.
+    /// Checks that nothing is missing. Otherwise a move could not lose it.
     pub(super) fn is_whole(&self) -> Result<()> {
         let Self { endpoints, written, in_use, pause, machines, .. } = self;
         let counts = (endpoints.len(), machines.len());
@@ -67,8 +67,8 @@ fn annotation(object: &impl ResourceExt, name: &str) -> Option<String> {
     object.annotations().get(name).cloned()
 }
 
-/// Has it said that the control plane works, and waits until the Cluster says so. Once said, it stays. What is gone by
-/// now has nobody to say it.
+/// Writes into the status that the control plane works, and waits until the Cluster reports it. Once written, it stays.
+/// Objects that an interrupted move has already deleted are left out.
 pub(super) async fn works(handle: &ClusterHandle) -> Result<()> {
     let parameters = PatchParams::default();
     let control_planes = handle.api("KubeadmControlPlane");
@@ -93,8 +93,8 @@ pub(super) async fn works(handle: &ClusterHandle) -> Result<()> {
     .await
 }
 
-/// Since then, nobody has written to the control plane's spec on this side, or paused it for a moment. clusterctl has
-/// made it here, as it was.
+/// Checks that, since then, the control plane was made on this side, by clusterctl, and that nobody has written to its
+/// spec or paused it, even for a moment.
 pub(super) fn is_untouched(handle: &ClusterHandle, plane: &Plane, since: Mark) -> Result<()> {
     let writes = plane.requests_since(since)?.writes().resource("kubeadmcontrolplanes");
     let writes = writes.filter(|request| request.namespace == handle.namespace && request.code < 300);
