@@ -3,10 +3,10 @@
 #
 #   hack/book.sh [DIRECTORY]
 #
-#   DIRECTORY  where the pages go; default: out/book
+#   DIRECTORY  where the pages are written; default: out/book
 #
-# mdBook is installed if it is missing, and so is what draws the diagrams. It fails if mdBook does, if a page of the site links to
-# a file that is not there, and if a diagram is shown as text.
+# Installs mdBook and the program that draws the diagrams if they are missing. Fails if mdBook fails, if a page of the
+# site links to a file that does not exist, or if a diagram is shown as text.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 export PATH="$HOME/.cargo/bin:$PATH"
@@ -17,7 +17,7 @@ esac
 MDBOOK=0.5.4
 MERMAID=0.17.1
 
-# Installs a program of a version, unless that is what it says it is.
+# Installs this version of a program, unless the program reports that version.
 install_program() {
     "$1" --version 2>/dev/null | grep --quiet --fixed-strings "$2" || cargo install --quiet --locked --version "$2" "$1"
 }
@@ -29,13 +29,14 @@ to=$(cd "${1:-out/book}" && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# As in the repository, so that every link between pages holds. Examples and sources are not pages, and are linked to as files.
+# The layout of the repository, so that every link between pages works. Examples and sources are not pages; pages link
+# to them as files.
 mkdir "$work/source"
 cp book.toml "$work"
 cp -r README.md CONTRIBUTING.md CHANGELOG.md SECURITY.md LICENSE docs examples "$work/source"
 mkdir -p "$work/source/e2e/src"
 cp e2e/src/scenarios.rs e2e/src/malformed.rs "$work/source/e2e/src"
-# Of its links, those without a folder are to pages of docs/.
+# Links in SUMMARY.md without a folder lead to pages of docs/.
 sed -e 's|](|](docs/|' -e 's|](docs/\.\./|](|' docs/SUMMARY.md >"$work/source/SUMMARY.md"
 rm "$work/source/docs/SUMMARY.md"
 

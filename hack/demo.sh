@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Shows the whole thing on this computer: a management cluster of real parts, one apply, a TLS etcd cluster on machines of
-# its own, and a control plane that uses it. Needs nothing set up before; arguments go to the demo (see --help).
+# Shows the whole thing on this computer: a management cluster of real parts, one apply, a TLS etcd cluster on machines
+# of its own, and a control plane that uses it. Needs no setup. Arguments are passed to the demo (see --help).
 #
 #   hack/demo.sh [--once] [--infrastructure local|docker]
 set -euo pipefail

@@ -3,8 +3,8 @@
 #
 #   hack/deny.sh
 #
-# cargo-deny is installed if it is missing. Where the database of vulnerabilities cannot be reached, the rest is checked, and the
-# last line says so.
+# Installs cargo-deny if it is missing. If the database of vulnerabilities cannot be reached, everything else is
+# checked, and the last line says so.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 

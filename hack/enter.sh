@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Runs a command inside the world of a running demo: its network, its processes, its API server. With WORLD_OF set, that
-# of another program of the test bed, such as WORLD_OF=local.
+# Runs a command inside the world of a running demo: its network, its processes, its API server. With WORLD_OF set, uses
+# the world of another program of the test bed, such as WORLD_OF=local.
 #
 #   hack/enter.sh [COMMAND [ARGUMENT...]]        without a command: a shell
 #
-# kubectl and this project's programs are found there, and KUBECONFIG is set.
+# The command finds kubectl and this project's programs in its PATH, and KUBECONFIG is set.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -12,13 +12,13 @@ inside=
 program=${WORLD_OF:-demo}
 for environment in /proc/[0-9]*/environ; do
     executable=$(readlink "${environment%environ}exe" 2>/dev/null) || continue
-    # Built again since it was started.
+    # The program was built again after it started.
     executable=${executable% (deleted)}
     [[ ${executable##*/} == "$program" || ${executable##*/} == "$program"-* ]] || continue
     if tr '\0' '\n' 2>/dev/null <"$environment" | grep -qx 'CAPE_WORLD_STAGE=inside'; then
         process=${environment#/proc/}
         process=${process%/environ}
-        # The oldest one that is in it is the program itself; what it has started came later.
+        # The oldest process in the world is the program itself, because it has started all others.
         [ -n "$inside" ] && [ "$inside" -lt "$process" ] || inside=$process
     fi
 done

@@ -3,14 +3,14 @@
 #
 #   hack/image.sh PROGRAM ARCHITECTURE REFERENCE FILE [USER]
 #
-#   PROGRAM       the program: alone in the image, at /NAME, and its entrypoint
-#   ARCHITECTURE  amd64 or arm64: what it was built for
+#   PROGRAM       the program: the only file in the image, at /NAME, and its entrypoint
+#   ARCHITECTURE  amd64 or arm64: what the program was built for
 #   REFERENCE     name and tag that the image gets when it is loaded
 #   FILE          the archive to write
-#   USER          who runs it, as UID:GID; without one: root
+#   USER          the user that runs it, as UID:GID; default: root
 #
-# The archive is an OCI image layout and what `docker save` writes, both in one: docker, podman, containerd, kind, skopeo and
-# crane read it. With the same program and SOURCE_DATE_EPOCH (0 without it) it is the same bytes.
+# The archive is both an OCI image layout and what `docker save` writes: docker, podman, containerd, kind, skopeo and
+# crane can read it. The same program and SOURCE_DATE_EPOCH (default 0) always result in the same bytes.
 set -euo pipefail
 
 [ $# = 4 ] || [ $# = 5 ] || { sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p;}' "${BASH_SOURCE[0]}" >&2 && exit 2; }
@@ -23,14 +23,15 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 mkdir -p "$work/root" "$work/image/blobs/sha256"
 
-# A tar archive of everything in a directory, on standard output. Nothing of this computer is in it, and not its order.
+# Writes a tar archive of everything in a directory to standard output. It does not depend on this computer, nor on its
+# order of files.
 archive() {
     LC_ALL=C tar --create --directory "$1" --format=ustar --sort=name --mtime="@$epoch" --owner=0 --group=0 --numeric-owner -- "${@:2}"
 }
 
 digest() { sha256sum "$1" | cut -d ' ' -f 1; }
 
-# Moves a file to the blobs of the image, and sets `added` to what refers to it.
+# Moves a file to the blobs of the image, and sets `added` to the descriptor that refers to it.
 add() {
     local from=$1 type=$2 sum
     sum=$(digest "$from")

@@ -3,9 +3,9 @@
 #
 #   hack/krew.sh VERSION DIRECTORY HOMEPAGE
 #
-#   VERSION    of the release, such as 0.1.0
-#   DIRECTORY  with the archives kubectl-etcdcluster-OS-ARCH.tar.gz. Platforms without an archive are left out
-#   HOMEPAGE   address of the repository; archives are taken from HOMEPAGE/releases/download
+#   VERSION    the version of the release, such as 0.1.0
+#   DIRECTORY  has the archives kubectl-etcdcluster-OS-ARCH.tar.gz. Platforms without an archive are left out
+#   HOMEPAGE   the address of the repository; archives are downloaded from HOMEPAGE/releases/download
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -21,7 +21,7 @@ for platform in linux-amd64 linux-arm64 darwin-amd64 darwin-arm64; do
         found=yes
         manifest=${manifest//@$name@/$(sha256sum "$archive" | cut -d' ' -f1)}
     else
-        # From the selector to the last line of this platform.
+        # Removes everything from the selector to the last line of this platform.
         manifest=$(awk -v name="@$name@" '
             /^    - selector:/ { if (block !~ name) printf "%s", block; block = "" }
             /^    - selector:/ || block != "" { block = block $0 "\n"; next }

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# Breaks the plan of etcd's controller on purpose, one rule at a time, and has the model check find it, or else the unit tests.
-# What the Cluster hook keeps is broken there, and found by its unit tests.
+# Breaks the plan of etcd's controller on purpose, one rule at a time. The model check has to find it, or else the unit
+# tests. Rules that the Cluster hook keeps are broken in the hook, and its unit tests have to find it.
 #
 #   hack/mutants.sh [NAME...]
 #
 #   NAME  a file of etcd-cluster-controller/mutants without .patch; default: all of them
 #
-# The first line of each file says which rule it breaks. It fails when one is not noticed, or does not fit the sources any
-# more. The sources themselves are not touched: it works on a copy. Half a minute for each; a minute and a half where the model,
-# whose larger bounds are those of `make model`, does not notice.
+# The first line of each file says which rule it breaks. The script fails if one is not noticed, or no longer fits the
+# sources. It works on a copy, so the sources do not change. Each mutant takes half a minute, or a minute and a half if
+# the model, with the larger bounds of `make model`, does not notice it.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 export PATH="$HOME/.cargo/bin:$PATH"
@@ -22,7 +22,7 @@ if [ $# = 0 ]; then
     for file in "$folder"/*.patch; do set -- "$@" "$(basename "$file" .patch)"; done
 fi
 
-# Without what makes a release slow to build.
+# Turns off what makes a release build slow.
 export CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16
 CARGO_TARGET_DIR=$(realpath -m "${CARGO_TARGET_DIR:-target}")/mutants
 export CARGO_TARGET_DIR
@@ -36,7 +36,7 @@ cd "$work"
 crate=etcd-cluster-controller
 passes() { cargo test --release --quiet -p "$crate" "$@" >"$work/said" 2>&1; }
 has_failed() { grep --quiet '^test result: FAILED' "$work/said"; }
-# What the first exploration that failed has said, and the first unit test that failed.
+# The message of the first search of the model that failed, and the name of the first unit test that failed.
 reason() { awk '/ panicked at / { getline; print; exit }' "$work/said"; }
 unit_test() { sed -n "s/^thread '\([^']*\)'.* panicked at .*/unit test \1/p" "$work/said" | head -n 1; }
 

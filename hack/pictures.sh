@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# Takes pictures of the site of the documentation, to be looked at, and checks what only a browser knows: that every diagram is
-# drawn.
+# Takes pictures of the site of the documentation for people to view, and checks what only a browser can: that every
+# diagram is drawn.
 #
 #   hack/pictures.sh SITE DIRECTORY [DASHBOARD]
 #
-#   SITE       what hack/book.sh has written
-#   DIRECTORY  where the pictures go
-#   DASHBOARD  the page that dashboard::has_something_to_show has drawn; left out if it is not there
+#   SITE       the directory that hack/book.sh has written
+#   DIRECTORY  where the pictures are written
+#   DASHBOARD  the page that dashboard::has_something_to_show has drawn; left out if it does not exist
 #
-# Chromium is installed if no browser of its kind is there, on Debian and as root. BROWSER names another one.
+# On Debian, and as root, Chromium is installed if no such browser is there. BROWSER names another one.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -19,7 +19,7 @@ mkdir -p "$2"
 site=$(realpath "$1") to=$(realpath "$2") dashboard=
 [ ! -e "${3:-}" ] || dashboard=$(realpath "$3")
 pages=(README docs/start docs/concepts docs/architecture docs/cluster-hooks docs/conditions docs/api-reference)
-# What a picture of an empty page has, in bytes, and more.
+# The smallest size of a picture in bytes: more than that of an empty page.
 least=30000
 
 find_browser() {
@@ -41,7 +41,7 @@ program=$(find_browser) || {
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# Opens a page and gives its scripts time. In a container, Chromium's own sandbox is not to be had.
+# Opens a page and gives its scripts time. Chromium's own sandbox does not work in a container.
 open_page() {
     local page=$1
     shift
@@ -50,7 +50,7 @@ open_page() {
         fail "$page: $program fails: $(tail -n 5 "$work/said")"
 }
 
-# Takes a picture of a page, so many pixels high.
+# Takes a picture of a page with this height in pixels.
 take() {
     local page=$1 height=$2 picture=$3 size
     rm -f "$picture"
@@ -66,7 +66,7 @@ for page in "${pages[@]}"; do
 done
 [ -z "$dashboard" ] || take "$dashboard" 2800 "$to/dashboard.png"
 
-# Before it is drawn, a diagram is its source. One that is wrong becomes a picture that says so.
+# A diagram that is not drawn is shown as its source. A wrong diagram becomes a picture of an error message.
 drawn=0
 while IFS= read -r page; do
     open_page "$page" --dump-dom >"$work/page"

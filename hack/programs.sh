@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# Builds the programs of a release for one architecture: static, without a trace of where they were built.
+# Builds the programs of a release for one architecture: static, and without a trace of where they were built.
 #
 #   hack/programs.sh ARCHITECTURE DIRECTORY [PROGRAM...]
 #
 #   ARCHITECTURE  amd64 or arm64
-#   DIRECTORY     where they are written to
-#   PROGRAM       manager, etcdadm and kubectl-etcdcluster; without one: all of them
+#   DIRECTORY     where they are written
+#   PROGRAM       manager, etcdadm and kubectl-etcdcluster; default: all of them
 #
-# Two builds with the same Rust, C compiler and C library are the same bytes. Needs rustup or the installed targets, a C compiler
-# with its static library for the architecture, and protoc.
+# The same Rust, C compiler and C library always result in the same bytes. Needs rustup or the installed targets, a C
+# compiler with its static library for the architecture, and protoc.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -38,7 +38,7 @@ build() {
     for program in "$@"; do packages+=(-p "$program" --bin "$program"); done
     [ -d "$sysroot/lib/rustlib/$target/lib" ] || rustup target add "$target" >&2 || fail "Rust has no target $target here"
 
-    # Paths that a panic's message could show. Of several that match, the last one counts.
+    # Paths that the message of a panic could show. If several match, the last one counts.
     local flags=(
         -Ctarget-feature=+crt-static
         --remap-path-prefix="$PWD=/source"
@@ -46,11 +46,11 @@ build() {
         --remap-path-prefix="$cargo_home=/cargo"
         --remap-path-prefix="$sysroot/lib/rustlib/src/rust=/rustc/$commit"
     )
-    # With musl, linker and library come with Rust.
+    # For musl, Rust has the linker and the library.
     if [[ $target == *-musl ]]; then flags+=(-Clinker=rust-lld); else flags+=(-Clinker="$compiler"); fi
     local encoded
     encoded=$(printf '%s\x1f' "${flags[@]}")
-    # Some distributions' compilers call checked functions that only glibc has.
+    # Compilers of some distributions call checked functions that only glibc has.
     env CARGO_INCREMENTAL=0 CARGO_ENCODED_RUSTFLAGS="${encoded%$'\x1f'}" "CC_${target//-/_}=$compiler" \
         "CFLAGS_${target//-/_}=-U_FORTIFY_SOURCE -ffile-prefix-map=$directory=/target -ffile-prefix-map=$cargo_home=/cargo" \
         cargo build --release --locked --target "$target" "${packages[@]}"

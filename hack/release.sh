@@ -1,22 +1,22 @@
 #!/usr/bin/env bash
-# Writes what a release page holds.
+# Writes the files of a release page.
 #
 #   hack/release.sh [--manifests] [DIRECTORY]
 #
-#   --manifests  only what clusterctl and cluster-api-operator install from: nothing is compiled, and what else is in
-#                DIRECTORY stays, but for the krew manifest
-#   DIRECTORY    without one: out/release
+#   --manifests  only what clusterctl and cluster-api-operator install from: nothing is compiled, and other files in
+#                DIRECTORY stay, except the krew manifest
+#   DIRECTORY    default: out/release
 #
-# ARCHITECTURES says what for; without it "amd64 arm64". The manifests are rendered by the kubectl that the test bed has built,
-# or by the one in KUBECTL or in the PATH.
+# ARCHITECTURES has the architectures; default: "amd64 arm64". The manifests are rendered by the kubectl that the test
+# bed has built, or by the one in KUBECTL or in the PATH.
 #
-# SIGNING_KEY names a file with a private key, RSA or EC, as PEM: with it SHA256SUMS is signed, in SHA256SUMS.sig.
+# SIGNING_KEY names a file with a private key, RSA or EC, as PEM. With it, SHA256SUMS is signed, in SHA256SUMS.sig.
 #
-# RELEASE_HOMEPAGE says where the release is going to be published (HOMEPAGE of hack/krew.sh): with it the krew manifest of
-# the kubectl plugin is written too, about the archives of the plugin that are in DIRECTORY then.
+# RELEASE_HOMEPAGE is the address at which the release will be published (HOMEPAGE of hack/krew.sh). With it, the krew
+# manifest of the kubectl plugin is written too, for the archives of the plugin that are then in DIRECTORY.
 #
-# Two runs write the same bytes, with the same commit, kubectl, Rust, C compiler and C library; only a signature differs. The
-# date in them is that of the commit, or SOURCE_DATE_EPOCH. hack/reproduce.sh tries it.
+# The same commit, kubectl, Rust, C compiler and C library always result in the same bytes; only a signature differs.
+# The date in the files is that of the commit, or SOURCE_DATE_EPOCH. hack/reproduce.sh checks this.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -36,7 +36,7 @@ version=$(sed -n 's/^version = "\(.*\)"$/\1/p' Cargo.toml | head -n 1)
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
 export SOURCE_DATE_EPOCH
 
-# The version that the test bed pins, so that everybody renders with the same kustomize.
+# The version that the test bed pins, so that the manifests are always rendered with the same kustomize.
 find_kubectl() {
     [ -z "${KUBECTL:-}" ] || { echo "$KUBECTL" && return; }
     local pinned built
@@ -62,10 +62,10 @@ manifests() {
     chmod 0644 "$to"/*.yaml
 }
 
-# What is in the manager's image must not become larger, in bytes.
+# The largest size of the program in the manager's image, in bytes.
 most=20000000
 
-# Programs, images and what they are made of, for one architecture.
+# Writes programs, their images and their SBOMs, for one architecture.
 programs() {
     local architecture=$1 image=localhost/cluster-api-provider-etcdadm program
     hack/programs.sh "$architecture" "$work/$architecture"
@@ -73,7 +73,7 @@ programs() {
     size=$(stat --format=%s "$work/$architecture/manager")
     [ "$size" -le "$most" ] || { echo "the manager has $size bytes: more than $most" >&2 && exit 1; }
     install -m 0755 "$work/$architecture/etcdadm" "$to/etcdadm-linux-$architecture"
-    # The name is that in bootstrap-components.yaml. What runs on a machine runs as root there.
+    # The image's name is that in bootstrap-components.yaml. A program that runs on a machine runs as root there.
     hack/image.sh "$work/$architecture/manager" "$architecture" "$image:$version" "$to/manager-image-linux-$architecture.tar" 65532:65532
     hack/image.sh "$work/$architecture/etcdadm" "$architecture" "$image/etcdadm:$version" "$to/etcdadm-image-linux-$architecture.tar"
     plugin "$architecture"
@@ -82,7 +82,7 @@ programs() {
     done
 }
 
-# The kubectl plugin, as krew takes it.
+# Packs the kubectl plugin in the form that krew requires.
 plugin() {
     cp LICENSE "$work/$1/LICENSE"
     chmod 0644 "$work/$1/LICENSE"
@@ -93,7 +93,7 @@ plugin() {
 # Signs standard input.
 sign() { openssl dgst -sha256 -sign "$SIGNING_KEY"; }
 
-# Tried first, before minutes go into what cannot be signed.
+# Tries the key first, before minutes are spent on files that cannot be signed.
 if [ -n "${SIGNING_KEY:-}" ] && ! sign </dev/null >/dev/null; then
     echo "SIGNING_KEY=$SIGNING_KEY is not a private key (RSA or EC, as PEM)" >&2
     exit 1

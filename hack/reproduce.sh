@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Builds a release twice, in two checkouts at two places, and compares the checksums of all files.
+# Builds a release twice, in two checkouts in different directories, and compares the checksums of all files.
 #
 #   hack/reproduce.sh [DIRECTORY...]
 #
-#   DIRECTORY  a further release of the same commit, such as out/release, or one that somebody else has built
+#   DIRECTORY  another release of the same commit to compare, such as out/release, or one that another person has built
 #
-# What is built is the last commit. The second time with another time zone, language and umask. ARCHITECTURES says what for;
-# without it "amd64 arm64". It takes twice as long as hack/release.sh in a new checkout, and says where the two releases are if
-# they differ.
+# Builds the last commit, the second time with another time zone, language and umask. ARCHITECTURES has the
+# architectures; default: "amd64 arm64". Takes twice as long as hack/release.sh in a new checkout. If the two releases
+# differ, it prints where they are.
 set -euo pipefail
 
 case "${1:-}" in
@@ -23,12 +23,12 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# Builds a release in a checkout at $1, with what else is given in its environment.
+# Builds a release in a checkout at $1, with the other arguments in its environment.
 build() {
     local place=$work/$1
     shift
     git clone --quiet . "$place"
-    # A target directory of its own: what the other build has compiled would not be compiled again.
+    # A target directory of its own: otherwise, what the other build has compiled would not be compiled again.
     (cd "$place" && env -u CARGO_TARGET_DIR -u SIGNING_KEY "$@" hack/release.sh "$place-release")
     releases+=("$place-release")
     rm -rf "$place"

@@ -1,16 +1,17 @@
 #!/usr/bin/env bash
-# Breaks the product on purpose, in one way after the other, and has a scenario on real parts find it.
+# Breaks the product on purpose, in one way after the other. A scenario on real parts has to find it.
 #
 #   hack/sabotage.sh [--check] [NAME...]
 #
-#   --check  only look whether each file still fits the sources, names a scenario that there is, and waits for words that
-#            the tests have, the name of a rule of the observer, or what the judge says; nothing is built
+#   --check  only check that each file still fits the sources, names an existing scenario, and expects words that the
+#            tests contain, the name of a rule of the observer, or what the judge says; nothing is built
 #   NAME     a file of e2e/sabotage without .patch; default: what E2E_SABOTAGE says, or all of them
 #
-# Each file says before its patch what is broken, which rule that breaks, which scenario has to fail, and in which words: a
-# failure without them, as when it does not compile, does not count. The scenario runs under observation. A line for each says
-# who has caught it, and in how many seconds; it fails when nobody has, or when one does not fit the sources any more. The
-# sources themselves are not touched: it works on a copy below target/sabotage. Two to five minutes for each.
+# The head of each file says what is broken, which rule that breaks, which scenario has to fail, and with which words. A
+# failure without these words, such as a failure to compile, does not count. The scenario runs under observation. One
+# line for each file says what has caught it, and after how many seconds. The script fails if nothing has, or if a file
+# no longer fits the sources. It works on a copy below target/sabotage, so the sources do not change. Each file takes
+# two to five minutes.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 root=$PWD
@@ -28,13 +29,13 @@ if [ $# = 0 ]; then
     for file in "$folder"/*.patch; do set -- "$@" "$(basename "$file" .patch)"; done
 fi
 
-# Every value that the head of a file has for a word, one in each line.
+# Every value of a word in the head of a file, one per line.
 head_of() { sed -n "/^--- /q;s/^$2: //p" "$folder/$1.patch"; }
-# By whom it is caught, and in which words. In braces stands what is filled in when they are said.
+# Who catches it, and with which words. Text that is only known at run time is in braces.
 words_of() { sed -n '/^--- /q;s/^Caught by \(invariant\|judge\|assertion\): /\1 /p' "$folder/$1.patch"; }
 
-# Whether somebody says these words. An assertion and the judge have every part that is not in braces, an invariant is the
-# name of a rule of the observer.
+# Whether these words exist. The tests or the judge have to contain every part that is not in braces; an invariant has
+# to be the name of a rule of the observer.
 are_said() {
     local part places=("$root/e2e/tests" "$root/e2e/src") any=
     if [ "$1" = invariant ]; then
@@ -50,7 +51,7 @@ are_said() {
     [ -n "$any" ]
 }
 
-# Whether a file fits the sources, and its head says all that is needed.
+# Whether a file fits the sources, and its head is complete.
 is_sound() {
     local test scenario who words
     git apply --check "$folder/$1.patch" || { echo "$1 does not fit the sources any more" >&2 && return 1; }
@@ -77,17 +78,18 @@ for name in "$@"; do is_sound "$name" || unsound=1; done
 target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
 work=$target/sabotage
 tree=$work/tree
-# The scenarios are those of the sources, but for those that have the product inside. So nobody breaks what judges.
+# The scenarios are built from the sources, except those that contain the product. So a patch does not break the code
+# that judges it.
 cargo build --workspace --all-targets
 "$target/debug/e2e" tools build >/dev/null
 
-# Always new files, so that cargo does not take what it has built of a patch for what the sources are.
+# The files are always new, so that cargo does not use what it has built with a patch for the unchanged sources.
 rm -rf "$tree"
 mkdir -p "$tree"
 git ls-files --cached --others --exclude-standard -z | while IFS= read -r -d '' file; do
     [ ! -e "$file" ] || printf '%s\0' "$file"
 done | xargs -0 cp --parents --target-directory="$tree"
-# The copy may lie inside of the repository, where git would look for the files of a patch at its top.
+# The copy may be inside the repository. Without this, git would look for the files of a patch at the repository's top.
 export GIT_CEILING_DIRECTORIES=$work
 
 build() {
@@ -95,7 +97,7 @@ build() {
         --bin manager --bin etcdadm --bin local-infrastructure
 }
 
-# Runs one scenario with what was built of the copy.
+# Runs one scenario with the programs that were built from the copy.
 run() {
     local built=$1 test=$2 scenario=$3
     case "$built" in

@@ -1,16 +1,17 @@
 #!/usr/bin/env bash
-# Prints what a program of a release is made of, as CycloneDX JSON: every crate that is linked into it, and who needs it.
+# Prints what a program of a release consists of, as CycloneDX JSON: every crate that is linked into it, and what
+# depends on it.
 #
 #   hack/sbom.sh PROGRAM ARCHITECTURE
 #
 #   PROGRAM       manager, etcdadm or kubectl-etcdcluster
 #   ARCHITECTURE  amd64 or arm64
 #
-# cargo says what is linked in, Cargo.lock has the checksums, and rust-std stands for Rust's own library, with the musl
-# that comes with it where a program has that. glibc is that of the C compiler for the architecture, which has to be there:
-# its static library says which version it is. Not in it is what only build scripts, macros and tests need, and what the
-# compiler adds (libgcc). SOURCE_DATE_EPOCH is its date (0 without it), so that it is always the same with the same Rust
-# and C library.
+# cargo knows what is linked in, and Cargo.lock has the checksums. rust-std is Rust's own library, including the musl
+# that comes with it if a program uses that. glibc is that of the C compiler for the architecture, which has to be
+# installed: its static library contains its version. Left out is what only build scripts, macros and tests need, and
+# what the compiler adds (libgcc). SOURCE_DATE_EPOCH (default 0) is the date, so that the output is always the same with
+# the same Rust and C library.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -20,7 +21,8 @@ target=$(hack/target.sh "$@")
 
 fail() { echo "$*" >&2 && exit 1; }
 
-# What the C library of hack/programs.sh's compiler says of itself: it begins with `GNU C Library`, and ends with a version.
+# The version text in the C library of hack/programs.sh's compiler: it begins with `GNU C Library`, and ends with a
+# version.
 glibc() {
     local compiler=cc library pattern='GNU C Library ([^)"\\]*) [a-z ]* version [0-9.]*[0-9]'
     [ "$(uname -m)" = "${target%%-*}" ] || compiler=${target%%-*}-linux-gnu-gcc
@@ -34,7 +36,7 @@ case "$target" in
 *) glibc= ;;
 esac
 
-# One crate a line, with its depth before its name. What stood before in the tree is not repeated below it.
+# One crate per line, with its depth before its name. A subtree that was printed before is not repeated.
 tree() {
     cargo tree --locked --package "$program" --target "$target" --edges normal,no-proc-macro --prefix depth \
         --format "$(printf '{p}\t{l}')"
@@ -48,7 +50,7 @@ checksums() {
         $1 == "checksum = " { print name " " version "\t" $2 }' Cargo.lock
 }
 
-# Texts are names, versions, checksums and licences: nothing in them has to be quoted.
+# Texts are names, versions, checksums and licences, so nothing in them needs quoting.
 LC_ALL=C awk -F '\t' -v date="$(date --utc --date="@${SOURCE_DATE_EPOCH:-0}" +%Y-%m-%dT%H:%M:%SZ)" -v target="$target" \
     -v rust="$(rustc --version | cut -d ' ' -f 2)" -v glibc="$glibc" '
     function fields(id,    licence, text) {
@@ -58,7 +60,7 @@ LC_ALL=C awk -F '\t' -v date="$(date --utc --date="@${SOURCE_DATE_EPOCH:-0}" +%Y
         if (id in described) text = text ",\"description\":\"" described[id] "\""
         if (licence != "") text = text ",\"licenses\":[{\"expression\":\"" licence "\"}]"
         if (names[id] == "glibc") text = text ",\"cpe\":\"cpe:2.3:a:gnu:glibc:" versions[id] ":*:*:*:*:*:*:*\""
-        # Ours have no checksum, and are in no registry.
+        # Our own crates have no checksum, and are in no registry.
         if (id in sums) {
             text = text ",\"hashes\":[{\"alg\":\"SHA-256\",\"content\":\"" sums[id] "\"}]"
             text = text ",\"purl\":\"pkg:cargo/" names[id] "@" versions[id] "\""
@@ -83,7 +85,7 @@ LC_ALL=C awk -F '\t' -v date="$(date --utc --date="@${SOURCE_DATE_EPOCH:-0}" +%Y
         }
     }
     END {
-        # Sorted by hand: not every awk can.
+        # Sorted here, because not every awk has a sort function.
         std = "rust-std@" rust
         names[std] = "rust-std"; versions[std] = rust; licences[std] = "MIT OR Apache-2.0"
         needed[root] = needed[root] " " std

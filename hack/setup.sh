@@ -1,25 +1,28 @@
 #!/usr/bin/env bash
-# Installs what building and testing need and this computer lacks, and says so. Does nothing, silently, where all is there.
+# Installs what this computer lacks for building and testing, and reports it. If nothing is missing, it does nothing,
+# silently.
 #
-# Run it, or source it to have the right PATH as well. Packages and compilers are installed as root only; without root it
-# says what is missing. Debian 12 and 13, Ubuntu 24.04.
+# Run it, or source it to get the right PATH as well. Packages and compilers are installed only as root; without root,
+# it says what is missing. Works on Debian 12 and 13 and on Ubuntu 24.04.
 #
-# With SETUP_DOCKER set, what the docker tests need as well; with SETUP_RELEASE, what programs for the other architecture need;
-# with E2E_FULL, what only the long scenarios need.
+# With SETUP_DOCKER set, it also installs what the docker tests need; with SETUP_RELEASE, what programs for the other
+# architecture need; with E2E_FULL, what only the long scenarios need.
 set -euo pipefail
 
 RUST_MINIMUM=1.90
-# Installed where there is no Rust that is new enough. Not the newest of the day, whose lints nobody has seen.
+# Installed if there is no Rust that is new enough. This is a pinned version, because the newest one may have lints that
+# the code has not been checked with.
 RUST_VERSION=1.95.0
 GO_MINIMUM=1.21
-# Fetched where there is no Go that is new enough; e2e/tools/*/go.mod ask for no newer one.
+# Fetched if there is no Go that is new enough. No e2e/tools/*/go.mod requires a newer one.
 GO_VERSION=1.26.8
 
 setup_cache="${XDG_CACHE_HOME:-$HOME/.cache}/cluster-api-provider-etcdadm"
-# What a shell that only runs this still has afterwards.
+# The PATH and toolchain of the calling shell, if it runs this script and does not source it.
 setup_callers_path=$PATH
 setup_callers_toolchain=${RUSTUP_TOOLCHAIN:-}
-# rustup's place; ours, see below; and those of ip and iptables, which an ordinary user's PATH often lacks.
+# The directories of rustup, of our own Go (see below), and of ip and iptables, which an ordinary user's PATH often
+# lacks.
 export PATH="$HOME/.cargo/bin:$PATH:$setup_cache/go/bin:/usr/sbin:/sbin"
 
 setup_say() { echo "setup: $*" >&2; }
@@ -42,7 +45,7 @@ setup_go_is_there() {
     setup_at_least "${version#go}" "$GO_MINIMUM"
 }
 
-# Scenarios give our manager a clock that is wrong. The library is in no PATH.
+# Scenarios give our manager a wrong clock. The library is in no PATH.
 setup_has_faketime() { compgen -G '/usr/lib/*/faketime/libfaketimeMT.so.1' >/dev/null; }
 
 # Names of the packages that are missing.
@@ -55,16 +58,16 @@ setup_missing_packages() {
     setup_has unshare && setup_has setpriv && setup_has nsenter || missing+=(util-linux)
     setup_has ip || missing+=(iproute2)
     setup_has iptables || missing+=(iptables)
-    # Signs releases.
+    # For signing releases.
     setup_has openssl || missing+=(openssl)
     setup_has cloud-init || missing+=(cloud-init)
-    # Machines are made of this computer's programs, and their users may be given sudo.
+    # Machines consist of this computer's programs, and their users may be given sudo.
     setup_has sudo || missing+=(sudo)
     [ -e /etc/ssl/certs/ca-certificates.crt ] || missing+=(ca-certificates)
     [ -z "${E2E_FULL+set}" ] || setup_has_faketime || missing+=(libfaketime)
-    # Scenarios have members on file systems of their own.
+    # Scenarios put members on file systems of their own.
     [ -z "${E2E_FULL+set}" ] || setup_has mkfs.ext4 || missing+=(e2fsprogs)
-    # A scenario types what the documentation has people type.
+    # A scenario runs the commands of the documentation.
     [ -z "${E2E_FULL+set}" ] || setup_has jq || missing+=(jq)
     [ -z "${E2E_FULL+set}" ] || setup_has make || missing+=(make)
     if [ -n "${SETUP_DOCKER:-}" ]; then
@@ -72,13 +75,13 @@ setup_missing_packages() {
         setup_has debootstrap || missing+=(debootstrap)
     fi
     if [ -n "${SETUP_RELEASE:-}" ]; then
-        # Of the architectures that are wanted (see hack/release.sh), the one that is not this computer's.
+        # The wanted architecture (see hack/release.sh) that is not this computer's.
         case "$(uname -m) ${ARCHITECTURES:-amd64 arm64}" in
         x86_64*arm64*) setup_has aarch64-linux-gnu-gcc || missing+=(gcc-aarch64-linux-gnu libc6-dev-arm64-cross) ;;
         aarch64*amd64*) setup_has x86_64-linux-gnu-gcc || missing+=(gcc-x86-64-linux-gnu libc6-dev-amd64-cross) ;;
         esac
     fi
-    # Old or new: an old one can fetch a new one.
+    # The version does not matter: an old one can fetch a new one.
     setup_has go || missing+=(golang-go)
     setup_has curl || missing+=(curl)
     echo "${missing[*]}"
@@ -97,7 +100,7 @@ setup_install_packages() {
     apt-get install -y -q --no-install-recommends $missing >&2
     case " $missing " in
     *" cloud-init "*)
-        # It is for test machines and must not change this computer's own settings.
+        # cloud-init is for the machines of tests, and must not change this computer's own settings.
         mkdir -p /etc/cloud
         touch /etc/cloud/cloud-init.disabled
         setup_say "cloud-init is switched off for this computer itself (/etc/cloud/cloud-init.disabled)"
@@ -105,8 +108,8 @@ setup_install_packages() {
     esac
 }
 
-# Machines get a systemctl that needs no systemd, from a package that is never installed here. The program that makes the
-# machines fetches it, as any user, where apt knows it.
+# Machines get a systemctl that works without systemd. Its package is never installed here: the program that makes the
+# machines fetches it, as any user, if apt knows it.
 setup_let_apt_know_systemctl() {
     [ ! -e "$setup_cache/systemctl/usr/bin/systemctl" ] || return 0
     ! apt-cache show systemctl >/dev/null 2>&1 || return 0
@@ -115,7 +118,8 @@ setup_let_apt_know_systemctl() {
     apt-get update -q >&2
 }
 
-# The distribution's Go may be too old to fetch tool chains by itself, but it can fetch a module, and Go is one.
+# The distribution's Go may be too old to fetch toolchains by itself, but it can fetch a module, and Go is available as
+# one.
 setup_install_go() {
     ! setup_go_is_there || return 0
     local arch module answer directory
@@ -128,7 +132,7 @@ setup_install_go() {
     rm -rf "$setup_cache/go.partial"
     cp -r "$directory" "$setup_cache/go.partial"
     chmod -R u+w "$setup_cache/go.partial"
-    # Modules carry no permissions.
+    # Modules do not keep permissions.
     find "$setup_cache/go.partial/bin" "$setup_cache/go.partial/pkg/tool" -type f -exec chmod 755 {} +
     rm -rf "$setup_cache/go"
     mv "$setup_cache/go.partial" "$setup_cache/go"
@@ -137,13 +141,13 @@ setup_install_go() {
 
 setup_install_rust() {
     ! setup_rust_is_there || return 0
-    # Beside an older default of the user's, which stays the default.
+    # Installed beside an older default of the user, which stays the default.
     export RUSTUP_TOOLCHAIN=$RUST_VERSION
     ! setup_rust_is_there || return 0
     setup_say "installing Rust $RUST_VERSION by rustup: no Rust $RUST_MINIMUM or newer with rustfmt and clippy here"
     local why="install Rust $RUST_MINIMUM or newer with rustfmt and clippy yourself"
     if ! setup_has rustup; then
-        # From where the compilers come from too, so that one reachable server is enough.
+        # From the server that also has the compilers, so that only one server has to be reachable.
         local init
         init=$(mktemp -d)/rustup-init
         curl --proto '=https' --tlsv1.2 --fail --silent --show-error --location --output "$init" \
@@ -156,13 +160,13 @@ setup_install_rust() {
     fi
     rustup toolchain install "$RUST_VERSION" --profile minimal --component rustfmt --component clippy >&2 ||
         setup_fail "rustup could not fetch Rust; $why"
-    # Where there was no Rust at all, plain cargo should work too.
+    # If there was no Rust at all, plain cargo should work too.
     env -u RUSTUP_TOOLCHAIN rustc --version >/dev/null 2>&1 || rustup default "$RUST_VERSION" >&2
     hash -r
     setup_rust_is_there || setup_fail "the installed Rust is not found; is $HOME/.cargo/bin another one's?"
 }
 
-# Whether whoever runs this finds Rust without help.
+# Whether the calling shell finds Rust without help.
 setup_caller_has_rust() (
     export PATH=$setup_callers_path
     if [ -n "$setup_callers_toolchain" ]; then
@@ -175,7 +179,7 @@ setup_caller_has_rust() (
 
 setup_install_packages
 setup_let_apt_know_systemctl
-# An earlier run's, before the distribution's old one.
+# Prefers the Go of an earlier run to the distribution's old one.
 setup_go_is_there || { [ -x "$setup_cache/go/bin/go" ] && export PATH="$setup_cache/go/bin:$PATH"; } || true
 setup_install_go
 setup_install_rust

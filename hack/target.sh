@@ -13,9 +13,9 @@ amd64) machine=x86_64 ;;
 arm64) machine=aarch64 ;;
 *) echo "unknown architecture $2: amd64 or arm64" >&2 && exit 1 ;;
 esac
-# The manager has glibc, whose memory allocation takes a third of the time that musl's takes with several threads. What runs on
-# other people's computers has musl: a static glibc may load libraries of the machine to look up a name, and break on those of
-# another version.
+# The manager uses glibc, whose memory allocation takes a third of the time of musl's with several threads. Programs
+# that run on other people's computers use musl: a static glibc may load libraries of the machine to look up a name, and
+# crash on those of another version.
 case "$1" in
 manager) library=gnu ;;
 *) library=musl ;;

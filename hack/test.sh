@@ -7,17 +7,17 @@
 #             dependencies, and the site of the documentation; with E2E_FULL=1 its pictures, and two builds of a
 #             release, which have to be the same
 #   --api     CRDs, admission policies and examples against a real API server
-#   --local   the loop on real parts, in a world of namespaces on this computer; where root runs it, with E2E_FULL=1 a part of it
-#             without root too
+#   --local   the loop on real parts, in a world of namespaces on this computer; if root runs it with E2E_FULL=1, a part
+#             of it without root too
 #   --docker  the whole road on Cluster API's docker infrastructure: systemd, kubeadm, a working cluster; needs root
 #   NAME      only tests whose name contains it, and none of the checks
 #
-# Without a tier it runs what CI runs, which is all of them. With E2E_FULL=1 the longer scenarios too. What the tests need is
-# installed or built first; failing tests on real parts print the directory of their logs. At the end stands one list of
-# what has taken how long in all tiers; the last line says how many passed and failed.
+# Without a tier, runs what CI runs, which is all of them. With E2E_FULL=1, runs the longer scenarios too. First
+# installs or builds what the tests need. Failing tests on real parts print the directory of their logs. At the end,
+# there is one list of what took how long in all tiers; the last line says how many passed and failed.
 #
-# Lints run in the processor time that nothing else wants. With more than two processors the docker tier runs beside the local
-# one, with "docker | " before its lines.
+# Lints run at low priority. With more than two processors, the docker tier runs beside the local one, with "docker | "
+# before its lines.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -33,7 +33,7 @@ for argument in "$@"; do
     *) [ -z "$name" ] || { echo "one test name at most" >&2 && exit 2; } && name=$argument ;;
     esac
 done
-# Integration tests by tier. Those of e2e say by their name which they are in; the local one has the rest of them.
+# Integration tests by tier. The names of those in e2e decide the tier; the local tier has the rest of them.
 unit_tests=() api_tests=() local_tests=() docker_tests=()
 for path in */tests/*; do
     [[ $path == *.rs || -e $path/main.rs ]] || continue
@@ -42,7 +42,7 @@ for path in */tests/*; do
     e2e/tests/api*) api_tests+=(--test "$test") ;;
     e2e/tests/docker*) docker_tests+=(--test "$test") ;;
     e2e/tests/* | etcdadm/tests/* | local-infrastructure/tests/*) local_tests+=(--test "$test") ;;
-    # By itself, as it shows its figures.
+    # Runs separately, because it prints its figures.
     etcd-cluster-controller/tests/model) ;;
     *) unit_tests+=(--test "$test") ;;
     esac
@@ -61,7 +61,7 @@ case " ${tiers[*]} " in
 esac
 . hack/setup.sh
 
-# Every output, and the names of the steps that failed. What runs beside the rest has a log of its own.
+# The whole output, and the names of the steps that failed. A part that runs beside the rest has a log of its own.
 logs=$(mktemp -d)
 log=$logs/all
 failed_steps=$logs/failed-steps
@@ -104,17 +104,17 @@ check() {
     fi
 }
 
-# Before the command of tests.
+# A command that runs the command of the tests.
 as=()
 
-# Always of the whole workspace: with the same packages selected, nothing is compiled twice.
+# Always for the whole workspace: with the same packages selected, nothing is compiled twice.
 tests() {
     local what=$1 before
     shift
     before=$(lines_of_the_log)
     step "$what" "${as[@]}" cargo test --workspace --no-fail-fast ${name:+"$name"} "$@" && return
     echo "$what" >>"$failed_steps"
-    # It can fail without a failed test: when it does not compile, or crashes.
+    # It can fail without a failed test, if it does not compile, or crashes.
     tail -n "+$((before + 1))" "$log" | grep -q 'test result: .* [1-9][0-9]* failed' ||
         echo "test result: FAILED. 0 passed; 1 failed" >>"$log"
 }
@@ -124,8 +124,8 @@ lines_of_the_log() {
     wc -l <"$log"
 }
 
-# Runs a function beside the rest, with a name before its lines. It has a process group of its own, so that everything in it
-# can be ended.
+# Runs a function beside the rest, with a name before its lines. It has a process group of its own, so that all its
+# processes can be killed.
 beside() {
     local part=$1
     shift
@@ -158,26 +158,26 @@ real_parts() {
     check "real parts" "$programs/e2e" tools build ${E2E_FULL+--all-etcd}
 }
 
-# What is looked at and not run. In a directory of its own: cargo lets nobody else use one that it is working in.
+# Static checks. They use a target directory of their own, because cargo locks the one that it works in.
 lints() {
     check "lints" env CARGO_TARGET_DIR="$target/lints" \
         nice -n 19 cargo clippy --quiet --workspace --all-targets -- -D warnings
-    # They are not tests by default: all targets are all but them.
+    # The docker tests are not tests by default, so --all-targets leaves them out.
     check "lints of the docker tests" env CARGO_TARGET_DIR="$target/lints" \
         nice -n 19 cargo clippy --quiet --workspace "${docker_tests[@]}" -- -D warnings
     check "rustdoc" env CARGO_TARGET_DIR="$target/lints" RUSTDOCFLAGS="-D warnings" \
         nice -n 19 cargo doc --quiet --workspace --no-deps
 }
 
-# The containers have a C library of their own, so they get an etcdadm without libraries.
+# The containers have their own C library, so they get a static etcdadm.
 programs_for_containers() {
     cargo rustc -p etcdadm --bin etcdadm -- -C target-feature=+crt-static &&
         mkdir -p "$target/containers" &&
         cp --force "$programs"/{etcdadm,manager,local-infrastructure,e2e,kubectl-etcdcluster} "$target/containers"
 }
 
-# An ordinary user's worlds are user namespaces with one user ID. The machines again in such a one, and one cluster by a
-# root who has not the right to make any other namespaces either.
+# The worlds of an ordinary user are user namespaces with a single user ID. So the machines run again in such a
+# namespace, and one cluster runs as a root that may not make any other namespaces either.
 without_root() {
     LOCAL_INFRASTRUCTURE_TEST_USERNS=1 tests "machines without root" --test machine
     as=(setpriv --inh-caps=-sys_admin --bounding-set=-sys_admin)
@@ -189,8 +189,8 @@ docker_tests() {
     E2E_PROGRAMS=$target/containers tests "docker tests" "${docker_tests[@]}"
 }
 
-# Whether the docker tier runs beside the local one. Two processors are busy with the two worlds of that: a third one starves
-# API servers.
+# Whether the docker tier runs beside the local one. The two worlds of the local tier keep two processors busy. A third
+# world would starve API servers.
 docker_runs_beside() {
     [ "$(nproc)" -gt 2 ] || return 1
     case " ${tiers[*]} " in *" local docker "*) ;; *) return 1 ;; esac
@@ -218,7 +218,7 @@ for tier in "${tiers[@]}"; do
             tests "examples in documentation" --doc
         fi
         tests "unit tests" --lib --bins "${unit_tests[@]}"
-        # What each search has seen: of one that sees less than before, nothing else would tell.
+        # Shows what each search has seen: nothing else would report a search that sees less than before.
         tests "model" --test model -- --show-output
         ;;
     api)
@@ -230,7 +230,7 @@ for tier in "${tiers[@]}"; do
         ! docker_runs_beside || beside docker docker_tests
         tests "local tests" "${local_tests[@]}"
         [ -n "$name" ] || [ -z "${E2E_FULL+set}" ] || [ "$(id -u)" != 0 ] || without_root
-        # What a person types first, as it is typed: whether it needs docker's parts is its own business.
+        # A person runs this first, exactly like this. So it has to find out by itself whether it needs docker's parts.
         [ -n "$name" ] || check "demo" env -u SETUP_DOCKER hack/demo.sh --once
         ;;
     docker)
@@ -241,12 +241,12 @@ done
 end_of_what_runs_beside
 case " ${tiers[*]} " in
 *" docker "*)
-    # With nothing beside it: it builds programs again that other tests run.
+    # With nothing beside it, because it rebuilds programs that other tests run.
     [ -n "$name" ] || [ -z "${E2E_FULL+set}" ] ||
         check "demo with docker" hack/demo.sh --once --infrastructure docker
     ;;
 esac
-# With programs that are built first where they are missing. By themselves: that takes minutes, and all processors.
+# These install the programs that they lack. They run alone, because that takes minutes and all processors.
 case " ${tiers[*]} " in
 *" unit "*)
     if [ -z "$name" ]; then
@@ -255,7 +255,7 @@ case " ${tiers[*]} " in
         if [ -n "${E2E_FULL+set}" ]; then
             check "pictures of the site" hack/pictures.sh "$target/book" "$target/pictures" \
                 "$target/tmp/dashboard/page.html"
-            # Among them is the kubectl that renders a release.
+            # The real parts include the kubectl that renders a release.
             real_parts
             check "two releases that are the same" env ARCHITECTURES=amd64 hack/reproduce.sh
         fi
@@ -263,8 +263,8 @@ case " ${tiers[*]} " in
     ;;
 esac
 
-# How long everything took, the longest first: steps, test programs, and scenarios of those that tell. What took less than
-# a second is left out.
+# How long everything took, the longest first: steps, test programs, and scenarios of programs that report them. Leaves
+# out what took less than a second.
 seconds() {
     awk '
         function add(took, what) { if (took + 0 >= 1) printf "%.1f\t%s\n", took, what }
@@ -285,14 +285,14 @@ echo
 echo "== seconds"
 seconds "$logs"/*
 
-# What failed once more: it may stand far above, and whoever runs this may keep only the end.
+# Prints the failures once more: they may be far above, and a caller may keep only the end of the output.
 awk '/^failures:$/ { on = 1 } /^test result: / { on = 0 } on' "$logs"/*
 
 # Adds up every summary in the logs.
 read -r passed failed < <(cat "$logs"/* | sed -n 's/^.*test result: .* \([0-9]*\) passed; \([0-9]*\) failed.*$/\1 \2/p' |
     awk '{ passed += $1; failed += $2 } END { print passed + 0, failed + 0 }')
 echo
-# Scenarios that show nothing on this computer are not among those that passed.
+# Scenarios that cannot show anything on this computer do not count as passed.
 sed -n 's/^ *[0-9.]*  \([^ ]*\) SKIPPED, /skipped: \1, /p' "$logs"/*
 sed 's/^/failed: /' "$failed_steps"
 echo "$passed passed, $failed failed"
