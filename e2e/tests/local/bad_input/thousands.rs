@@ -51,6 +51,9 @@ const KINDS: [(&str, &str); 6] = [
 ];
 /// The kinds of these whose status our manager writes.
 const REPORTED: [&str; 2] = ["etcdadmconfigs", "etcdclusters"];
+/// Keeps the API server from warning of each unknown field in a header of its own: with a hundred of them, the answer is
+/// too large for the client. Fields that are unknown are dropped either way.
+const NO_WARNINGS: &str = "fieldValidation=Ignore";
 const CLUSTERS: (&str, &str) = ("cluster.x-k8s.io/v1beta2", "clusters");
 
 /// The manager writes a status for each stored document of a kind that has one, and forgets the document when it is
@@ -194,13 +197,13 @@ async fn have_it_named(client: &Client, document: &Value) -> Result<()> {
 
 /// Creates an object. Returns whether the API server has stored it.
 async fn is_created(client: &Client, kind: (&str, &str), document: &Value) -> Result<bool> {
-    let request = Request::post(path(kind)).header(CONTENT_TYPE, "application/json");
+    let request = Request::post(format!("{}?{NO_WARNINGS}", path(kind))).header(CONTENT_TYPE, "application/json");
     is_accepted(client, request, document).await
 }
 
 /// Patches an object. Returns whether the API server has changed it as the document says.
 async fn is_patched(client: &Client, kind: (&str, &str), name: &str, document: &Value) -> Result<bool> {
-    let request = Request::patch(format!("{}/{name}", path(kind)));
+    let request = Request::patch(format!("{}/{name}?{NO_WARNINGS}", path(kind)));
     is_accepted(client, request.header(CONTENT_TYPE, "application/merge-patch+json"), document).await
 }
 
