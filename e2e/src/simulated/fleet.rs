@@ -145,6 +145,9 @@ impl Fleet {
             let seat = Seat { ensemble, id };
             tokio::spawn(Server { tls, ensemble: seat.ensemble.clone(), id, state }.run(listener));
             machines.by_address.insert(address, seat.clone());
+            if machines.frozen.contains(&address) {
+                seat.set(State::Frozen);
+            }
             seat
         };
         if learner {

@@ -186,5 +186,6 @@ impl Memory {
         self.ids.retain(|(of, _), _| of != etcd);
         self.lost.retain(|(of, _), _| of != etcd);
         self.behind.retain(|(of, _), _| of != etcd);
+        self.strangers.retain(|(of, _, _), _| of != etcd);
     }
 }
