@@ -1,5 +1,6 @@
 //! The versions of etcd on this computer that tests can use.
 
+use std::cmp::Reverse;
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
@@ -37,10 +38,10 @@ pub fn all_releases() -> Vec<Release> {
     let tools = fs::read_dir(cache.join("cluster-api-provider-etcdadm/tools"));
     let cached = tools.into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path()));
     let mut found: Vec<Release> = cached.filter_map(release).collect();
-    found.sort_by(|a, b| b.version.cmp(&a.version));
+    found.sort_by_cached_key(|it| Reverse(numbers(it)));
     found.dedup_by(|older, newer| minor(older) == minor(newer));
     found.extend(std::env::var_os(NAMED).map(PathBuf::from).and_then(release));
-    found.sort_by(|a, b| a.version.cmp(&b.version));
+    found.sort_by_cached_key(numbers);
     found.dedup_by(|a, b| a.version == b.version);
     assert!(
         !found.is_empty(),
@@ -73,4 +74,9 @@ fn release(programs: PathBuf) -> Option<Release> {
 /// First and second number of its version.
 fn minor(release: &Release) -> &str {
     release.version.rsplit_once('.').map_or(release.version.as_str(), |(minor, _)| minor)
+}
+
+/// The numbers of its version, by which 3.6.16 comes after 3.6.9.
+fn numbers(release: &Release) -> Vec<u64> {
+    release.version.split('.').filter_map(|number| number.parse().ok()).collect()
 }
