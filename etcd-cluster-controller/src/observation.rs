@@ -392,11 +392,21 @@ impl Observation {
     }
 
     /// Since when a Machine could boot: since it got its bootstrap data, otherwise since it was admitted. If neither is
-    /// known, since it was created.
+    /// known, since it was created. A time that is more than a grace ahead is from a clock that was wrong, and counts
+    /// only if all of them are.
     #[must_use]
     pub fn could_boot_since(&self, machine: &MachineView) -> Option<Timestamp> {
-        let since = self.bootstrapped.get(&machine.name).copied().or_else(|| self.admitted_since(machine));
-        since.or_else(|| machine.created.as_ref().map(|created| created.0))
+        let (bootstrapped, admitted) = (self.bootstrapped.get(&machine.name).copied(), self.admitted_since(machine));
+        let known = [bootstrapped, admitted, machine.created.as_ref().map(|created| created.0)];
+        let mut known = known.into_iter().flatten();
+        known.clone().find(|time| !self.is_ahead(*time)).or_else(|| known.next())
+    }
+
+    /// Whether a time is more than a start-up grace ahead. Then it is from before a clock was set back.
+    #[must_use]
+    pub fn is_ahead(&self, time: Timestamp) -> bool {
+        let grace = i64::from(self.etcd.spec.health_check.startup_grace_seconds);
+        time.as_second() > self.now.as_second().saturating_add(grace)
     }
 
     /// Seconds of the start-up grace that a Machine has left; negative if it has ended.

@@ -4,6 +4,7 @@
 //! and to set the same targets again changes nothing.
 
 use crate::context::Context;
+use crate::observation::host::host_of;
 use crate::observation::{Observation, TargetKey};
 use crate::pki::CertAndKey;
 use crate::prober::{Probes, Target};
@@ -59,6 +60,10 @@ fn target(observation: &Observation, machine: &MachineView) -> Target {
     let last = recorded.map(|member| member.client_url.clone()).filter(|url| !url.is_empty());
     let mut urls: Vec<String> = present.into_iter().chain(last).collect();
     urls.dedup();
+    // A member that has not started has published no client URL, and its Machine may have lost its address meanwhile.
+    if urls.is_empty() {
+        urls.extend(recorded.and_then(|member| host_of(&member.peer_url)).map(|host| names::client_url(&host)));
+    }
     let settled = recorded.is_some_and(|member| member.role == MemberRole::Voter && member.health == Health::Healthy);
     Target {
         key: TargetKey::Machine(machine.name.clone()),
@@ -89,6 +94,22 @@ mod tests {
         assert!(probes(&story.observation, None).targets[1].eager, "it leaves only once it has started");
         story.pass(601);
         assert!(!probes(&story.observation, None).targets[1].eager, "its grace is over");
+    }
+
+    /// Its machine has died before its etcd has started, and the infrastructure has removed the addresses.
+    #[test]
+    fn a_member_that_has_not_started_is_asked_at_the_host_of_its_peer_url() {
+        let mut story = Story::with_voters(3, 2);
+        story.machine(2);
+        story.member(2, true);
+        if let Membership::Known { members, .. } = &mut story.observation.membership {
+            let unstarted = members.get_mut(&id(2)).unwrap();
+            unstarted.name.clear();
+            unstarted.client_urls.clear();
+        }
+        story.settle();
+        story.observation.machines.get_mut(&name(2)).unwrap().addresses.clear();
+        assert_eq!(probes(&story.observation, None).targets[2].urls, ["https://10.0.0.3:2379"]);
     }
 
     #[test]

@@ -17,8 +17,11 @@ use k8s_openapi::jiff::Timestamp;
 use std::time::Duration;
 
 /// The most graces that a Machine has to become a voter: together an hour, unless `startupGraceSeconds` says otherwise.
-/// A learner that answers always has this many, because it may be receiving a large database.
+/// A learner that answers always has this many, because it may be receiving a large database. It has them again whenever
+/// it has been silent, up to twice as many since it could boot: a learner that answers off and on is replaced too.
 const MOST: u64 = 6;
+
+const LEARNS: &str = "its member does not get beyond a learner";
 
 /// A Machine that will not become a voter by all appearances.
 struct Stuck {
@@ -40,10 +43,12 @@ fn of(view: &View<'_>, seat: &Seat<'_>, machine: &MachineView) -> Option<Stuck> 
     let has_failed = seat.member.is_some() && seat.is_unhealthy() && has_quorum(view);
     let voters = if has_failed { Timestamp::default() } else { all_well_since(view)? };
     let grace = i64::from(observation.etcd.spec.health_check.startup_grace_seconds);
-    // A time far in the future is from before the clock was set back, and says nothing.
-    let is_ahead = |time: Timestamp| time.as_second() > observation.now.as_second().saturating_add(grace);
-    let past = |time: Timestamp| if is_ahead(time) { Timestamp::default() } else { time };
+    let past = |time: Timestamp| if observation.is_ahead(time) { Timestamp::default() } else { time };
     let able = voters.max(past(unpaused_since(view)?));
+    let after = |since: Timestamp, graces: u64| {
+        let graces = i64::try_from(graces).ok()?.saturating_mul(grace);
+        Timestamp::from_second(since.as_second().saturating_add(graces)).ok()
+    };
     let (why, since, graces) = if let Some((_, since)) = missing_since(observation, machine) {
         ("its member is missing from the member list", past(since), 1)
     } else if !is_late(observation, machine) {
@@ -56,18 +61,19 @@ fn of(view: &View<'_>, seat: &Seat<'_>, machine: &MachineView) -> Option<Stuck> 
         }
         // MachineHealthChecks of Cluster API count from this time too.
         let could_boot =
-            observation.could_boot_since(machine)?.max(machine.infrastructure_ready_since.unwrap_or_default());
+            observation.could_boot_since(machine)?.max(past(machine.infrastructure_ready_since.unwrap_or_default()));
         ("it does not become a member", could_boot, graces(view, machine))
-    } else if let Verdict::Healthy { since } = seat.verdict {
-        ("its member does not get beyond a learner", since, MOST)
     } else if seat.is_unhealthy() {
-        ("its member does not get beyond a learner", observation.could_boot_since(machine)?, graces(view, machine))
+        (LEARNS, observation.could_boot_since(machine)?, graces(view, machine))
     } else {
-        return None;
+        let bound = after(observation.could_boot_since(machine)?, MOST + MOST)?.max(after(able, 1)?);
+        let steady = match seat.verdict {
+            Verdict::Healthy { since } => after(since.max(able), MOST)?,
+            _ => bound,
+        };
+        return Some(Stuck { why: LEARNS, replaced_from: steady.min(bound) });
     };
-    let after = i64::try_from(graces).ok()?.saturating_mul(grace);
-    let replaced_from = Timestamp::from_second(since.max(able).as_second().saturating_add(after)).ok()?;
-    Some(Stuck { why, replaced_from })
+    Some(Stuck { why, replaced_from: after(since.max(able), graces)? })
 }
 
 /// Since when nothing has been paused: a machine that is paused may not boot. `None`: a moment ago, something was

@@ -93,6 +93,23 @@ fn a_learner_that_fails_is_replaced_and_one_that_answers_has_longer() {
     assert_eq!(deletes(&story.plan()), None, "it votes");
 }
 
+#[test]
+fn a_learner_that_answers_off_and_on_is_replaced_too() {
+    let mut story = booting();
+    story.member(2, true);
+    story.healthy(2);
+    for _ in 0..4 {
+        story.settle();
+        story.pass(1_700);
+        is_reported(&story, reasons::WAITING_FOR_PROMOTION);
+        story.failing(2, "restarts");
+        story.pass(10);
+        story.healthy(2);
+    }
+    story.pass(360);
+    is_replaced(&story, 2);
+}
+
 /// Somebody has removed a member.
 fn is_removed(story: &mut Story, index: usize) {
     story.unlist(index);
@@ -183,6 +200,12 @@ fn times_of_a_clock_that_was_ahead_hold_nobody_up() {
     is_removed(&mut story, 2);
     story.etcd().status.as_mut().unwrap().removed_members[0].since.0 += year;
     story.pass(600);
+    is_replaced(&story, 2);
+    let mut story = booting();
+    *story.observation.bootstrapped.get_mut(&name(2)).unwrap() += year;
+    let machine = story.observation.machines.get_mut(&name(2)).unwrap();
+    machine.infrastructure_ready_since = Some(story.observation.now + year);
+    story.pass(1200);
     is_replaced(&story, 2);
 }
 
