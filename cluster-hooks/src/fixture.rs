@@ -181,7 +181,9 @@ impl World {
             (Some(Ok(reference)), None) => Etcd::Missing(reference.clone()),
             (Some(Ok(reference)), Some(etcd)) => {
                 let exists = |name: &str| name == "demo" || self.others.iter().any(|other| other == name);
-                Etcd::Found(Box::new(EtcdView::read(&object(etcd), reference, &cluster.view, exists)))
+                let secrets: Vec<DynamicObject> = self.secrets.values().map(object).collect();
+                let etcd = EtcdView::read(&object(etcd), reference, &cluster.view, exists);
+                Etcd::Found(Box::new(etcd.with_secrets(&secrets, &cluster.view, exists)))
             }
         };
         let control_plane = match (&cluster.view.control_plane, &self.control_plane) {

@@ -13,7 +13,7 @@ use crate::observation::{
 use api::names;
 use controller_support::external::{Reference, secret_text};
 use controller_support::kinds::{CLUSTER_API_CONTRACTS, ETCD_PROVIDER_CONTRACTS};
-use controller_support::{Error, Index, KindError, Result, ResultExt, apply};
+use controller_support::{Cached, Error, Index, KindError, Result, ResultExt, apply};
 use deletion::{left_machines, workers};
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -128,7 +128,12 @@ pub async fn etcd(context: &Context, cluster: &ClusterState) -> Result<Etcd> {
         None => Etcd::Missing(reference.clone()),
         Some(cached) => {
             let exists = |name: &str| context.clusters.get(namespace, name).is_some();
-            Etcd::Found(Box::new(EtcdView::read(&context.written.newest(cached), reference, &cluster.view, exists)))
+            let mut etcd = EtcdView::read(&context.written.newest(cached), reference, &cluster.view, exists);
+            if etcd.claim == Claim::Free {
+                let secrets = labelled_secrets(context).await?.in_namespace(namespace);
+                etcd = etcd.with_secrets(secrets.iter().map(AsRef::as_ref), &cluster.view, exists);
+            }
+            Etcd::Found(Box::new(etcd))
         }
     })
 }
@@ -157,7 +162,7 @@ async fn left_behind(context: &Context, cluster: &ClusterState) -> Result<Option
             Err(error) => return Err(error),
         };
         let mut all = watch.in_namespace(&cluster.view.namespace).into_iter().map(read);
-        if let Some(etcd) = all.find(|etcd| matches!(etcd.claim, Claim::Ours | Claim::OfNamesake)) {
+        if let Some(etcd) = all.find(|etcd| etcd.is_left_by(&cluster.view)) {
             return Ok(Some(Etcd::Found(Box::new(etcd))));
         }
     }
@@ -333,8 +338,7 @@ async fn last_manager(context: &Context, cluster: &ClusterState, control_plane: 
 /// Reads the Secrets. Those of a provider that labels them, as ours does, are in a watch once they exist. Secrets
 /// without the label, and those that do not exist, cost one request each.
 async fn secrets(context: &Context, observation: &Observation) -> Result<Secrets> {
-    let resource = ApiResource::erase::<Secret>(&());
-    let watch = context.watch(&resource, Some(names::ETCD_CLUSTER_LABEL)).await?;
+    let watch = labelled_secrets(context).await?;
     let namespace = &observation.cluster.view.namespace;
     let read = async |name: &str| -> Result<_> {
         match watch.get(namespace, name) {
@@ -353,6 +357,11 @@ async fn secrets(context: &Context, observation: &Observation) -> Result<Secrets
         false => (None, None),
     };
     Ok(Secrets::read(ca.as_deref(), staged.as_deref(), published.as_deref()))
+}
+
+/// The watch of the Secrets that etcd providers make.
+async fn labelled_secrets(context: &Context) -> Result<Cached> {
+    context.watch(&ApiResource::erase::<Secret>(&()), Some(names::ETCD_CLUSTER_LABEL)).await
 }
 
 /// Reads the shared certificates. Three requests in a handover: these Secrets may belong to others, so they do not have

@@ -107,6 +107,37 @@ impl EtcdView {
         }
     }
 
+    /// Looks at the Secrets of its namespace as well. An etcd that has lost its label and its owner, as by `kubectl
+    /// replace`, still belongs to the Cluster whose label its own Secrets carry, if that Cluster exists. Otherwise
+    /// another Cluster could claim it, and delete it together with itself.
+    #[must_use]
+    pub fn with_secrets<'a>(
+        mut self,
+        secrets: impl IntoIterator<Item = &'a DynamicObject>,
+        cluster: &ClusterView,
+        exists: impl Fn(&str) -> bool,
+    ) -> Self {
+        if self.claim == Claim::Free {
+            let is_its = |owner: &OwnerReference| owner.uid == self.uid && owner.controller == Some(true);
+            let its = secrets.into_iter().filter(|secret| secret.owner_references().iter().any(is_its));
+            let mut clusters = its.filter_map(|secret| secret.labels().get(names::CLUSTER_NAME_LABEL));
+            if let Some(other) = clusters.find(|name| **name != cluster.name && exists(name)) {
+                self.claim = Claim::Theirs(other.clone());
+            }
+        }
+        self
+    }
+
+    /// Whether it has been claimed by this Cluster: one of its two marks may be lost. An owner reference is proof, and a
+    /// label alone is not.
+    pub fn is_left_by(&self, cluster: &ClusterView) -> bool {
+        match self.claim {
+            Claim::Ours | Claim::OfNamesake => true,
+            Claim::Free => self.owners.iter().any(|owner| owner.uid == cluster.uid),
+            Claim::Theirs(_) => false,
+        }
+    }
+
     /// Its state for people, with the reason and message of its provider.
     pub fn describe(&self, how: &str) -> String {
         let reference = &self.reference;
@@ -193,6 +224,17 @@ mod tests {
         let reference =
             Reference { group: "example.org".to_owned(), kind: "Other".to_owned(), name: "demo-etcd".to_owned() };
         EtcdView::read(&serde_json::from_value(object).unwrap(), &reference, &cluster(), |name| name == "alive")
+    }
+
+    #[test]
+    fn an_owner_without_the_label_is_enough_for_what_a_cluster_has_left() {
+        let owner = |uid: &str| json!([{"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "name": "demo", "uid": uid}]);
+        let is_left = |metadata: Value| read(&metadata, &Value::Null).is_left_by(&cluster());
+        let label = json!({names::CLUSTER_NAME_LABEL: "demo"});
+        assert!(is_left(json!({"labels": label, "ownerReferences": owner("c1")})));
+        assert!(is_left(json!({"ownerReferences": owner("c1")})));
+        assert!(!is_left(json!({"labels": label})), "a user may have written that, on an etcd that was never named");
+        assert!(!is_left(json!({})));
     }
 
     #[test]

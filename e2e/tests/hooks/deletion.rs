@@ -116,6 +116,9 @@ pub(crate) async fn every_state(stage: &mut Stage) -> Result<()> {
         Ok(stage.says("parted").await?.is_none().then_some(()))
     })
     .await?;
+    // The owner alone says whose it was, as after `kubectl apply` of a manifest that once had the label.
+    let no_label = json!({"metadata": {"labels": {"cluster.x-k8s.io/cluster-name": null}}});
+    stage.change("EtcdCluster", "parted-first", no_label).await?;
     stage.delete("Cluster", "parted").await?;
     stage.until_gone("parted").await?;
 

@@ -17,6 +17,28 @@ fn etcd_of_another_cluster_is_not_touched() {
     assert_eq!(world.settle().1, Plan::Steady, "a label of a Cluster that is gone binds nobody");
 }
 
+/// `kubectl replace` has removed the label and the owner of an etcd that another Cluster uses.
+#[test]
+fn etcd_whose_secrets_are_for_another_cluster_is_not_touched_either() {
+    let mut world = World::applied().etcd_ready();
+    let etcd = world.etcd.as_mut().unwrap();
+    (etcd["metadata"]["labels"], etcd["metadata"]["ownerReferences"]) = (json!(null), json!(null));
+    let uid = etcd["metadata"]["uid"].clone();
+    world.secrets.insert(
+        "other-etcd".to_owned(),
+        json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "other-etcd",
+            "labels": {names::CLUSTER_NAME_LABEL: "other", names::ETCD_CLUSTER_LABEL: "demo-etcd"},
+            "ownerReferences": [{"apiVersion": "etcdcluster.cluster.x-k8s.io/v1beta1", "kind": "EtcdCluster",
+                "name": "demo-etcd", "uid": uid, "controller": true}]}}),
+    );
+    assert!(world.clone().settle().0.contains(&Step::ClaimEtcd), "the other Cluster is gone");
+    world.others.push("other".to_owned());
+    assert!(matches!(world.settle(), (steps, Plan::Block(_)) if steps.is_empty()));
+    world.delete_cluster();
+    let steps = world.settle().0;
+    assert!(!steps.contains(&Step::ClaimEtcd) && !steps.contains(&Step::DeleteEtcd), "{steps:?}");
+}
+
 /// Somebody removed the finalizer of the Cluster, and then applied the Cluster again.
 #[test]
 fn etcd_of_an_earlier_cluster_of_the_same_name_is_taken_over() {
