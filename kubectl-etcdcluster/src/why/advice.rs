@@ -84,7 +84,7 @@ pub fn advice(reason: &str) -> Advice {
             MACHINE,
         ),
         r::WAITING_FOR_PROMOTION => (
-            "growth: a learner votes when it has caught up; no other is added before",
+            "growth: a learner votes when it has caught up; until then others join only up to the cluster's max-learners",
             "It takes a few seconds. If it lasts, look at the console of its Machine, and at the connections between the members (port 2380).",
         ),
         r::SCALING_UP => (ADMISSION, ""),
