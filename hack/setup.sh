@@ -98,6 +98,8 @@ setup_install_packages() {
     apt-get update -q >&2
     # shellcheck disable=SC2086 # a list
     apt-get install -y -q --no-install-recommends $missing >&2
+    # Debian 13 has docker's client in a package of its own, which docker.io only recommends.
+    [ -z "${SETUP_DOCKER:-}" ] || setup_has docker || apt-get install -y -q --no-install-recommends docker-cli >&2
     case " $missing " in
     *" cloud-init "*)
         # cloud-init is for the machines of tests, and must not change this computer's own settings.

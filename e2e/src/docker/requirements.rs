@@ -8,7 +8,7 @@ use std::path::Path;
 /// Programs, with the Debian package that has each.
 const PROGRAMS: [(&str, &str); 5] = [
     ("dockerd", "docker.io"),
-    ("docker", "docker.io"),
+    ("docker", "docker.io, or docker-cli of Debian 13"),
     ("runc", "runc"),
     ("debootstrap", "debootstrap"),
     ("iptables", "iptables"),

@@ -58,6 +58,7 @@ const COMMANDS: &[(&str, &str, Fate)] = &[
     ("docs/examples.md", "sed ", SED),
     ("docs/examples.md", "mkdir -p out/etcd-machine ", KIND),
     ("docs/examples.md", "kubectl --kubeconfig out/demo.kubeconfig ", KIND),
+    ("docs/examples.md", "kubectl wait --for=condition=Initialized ", KIND),
     ("docs/examples.md", "kubectl -n capi-etcdadm-system rollout status ", PODS),
     ("docs/install.md", "openssl ", SIGNING),
     ("docs/install.md", "sha256sum --check ", SIGNING),
