@@ -298,6 +298,14 @@ impl Story {
         self.observation.membership = Membership::Unknown(ListFault::NoQuorum(None));
     }
 
+    /// The etcd of a member has not started: the member list has its peer URL alone.
+    pub(crate) fn unstarted(&mut self, index: usize) {
+        let Membership::Known { members, .. } = &mut self.observation.membership else { unreachable!() };
+        let member = members.get_mut(&id(index)).unwrap();
+        member.name.clear();
+        member.client_urls.clear();
+    }
+
     /// A member disappears from the member list: a person has removed it.
     pub(crate) fn unlist(&mut self, index: usize) {
         if let Membership::Known { members, .. } = &mut self.observation.membership {

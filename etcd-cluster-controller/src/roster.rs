@@ -395,7 +395,7 @@ pub fn number(name: &str) -> Option<u64> {
 }
 
 /// A member as the status has it. `None`: its ID cannot be read.
-fn remembered(status: &MemberStatus) -> Option<(u64, Member)> {
+pub(crate) fn remembered(status: &MemberStatus) -> Option<(u64, Member)> {
     let urls = |url: &String| Some(url.clone()).filter(|url| !url.is_empty()).into_iter().collect();
     let member = Member {
         name: status.name.clone(),

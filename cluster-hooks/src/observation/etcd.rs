@@ -228,11 +228,11 @@ mod tests {
 
     #[test]
     fn an_owner_without_the_label_is_enough_for_what_a_cluster_has_left() {
-        let owner = |uid: &str| json!([{"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "name": "demo", "uid": uid}]);
+        let owner = json!([{"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "name": "demo", "uid": "c1"}]);
         let is_left = |metadata: Value| read(&metadata, &Value::Null).is_left_by(&cluster());
         let label = json!({names::CLUSTER_NAME_LABEL: "demo"});
-        assert!(is_left(json!({"labels": label, "ownerReferences": owner("c1")})));
-        assert!(is_left(json!({"ownerReferences": owner("c1")})));
+        assert!(is_left(json!({"labels": label, "ownerReferences": owner})));
+        assert!(is_left(json!({"ownerReferences": owner})));
         assert!(!is_left(json!({"labels": label})), "a user may have written that, on an etcd that was never named");
         assert!(!is_left(json!({})));
     }

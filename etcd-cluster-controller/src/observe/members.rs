@@ -4,11 +4,10 @@
 //! and to set the same targets again changes nothing.
 
 use crate::context::Context;
-use crate::observation::host::host_of;
 use crate::observation::{Observation, TargetKey};
 use crate::pki::CertAndKey;
 use crate::prober::{Probes, Target};
-use crate::roster::{Seat, roster, strangers};
+use crate::roster::{Seat, remembered, roster, strangers};
 use api::etcd_cluster::{Health, MemberRole};
 use api::names;
 use controller_support::external::MachineView;
@@ -62,7 +61,7 @@ fn target(observation: &Observation, machine: &MachineView) -> Target {
     urls.dedup();
     // A member that has not started has published no client URL, and its Machine may have lost its address meanwhile.
     if urls.is_empty() {
-        urls.extend(recorded.and_then(|member| host_of(&member.peer_url)).map(|host| names::client_url(&host)));
+        urls = recorded.and_then(remembered).map(|(_, member)| strangers::client_urls(&member)).unwrap_or_default();
     }
     let settled = recorded.is_some_and(|member| member.role == MemberRole::Voter && member.health == Health::Healthy);
     Target {
@@ -77,7 +76,7 @@ fn target(observation: &Observation, machine: &MachineView) -> Target {
 mod tests {
     use super::*;
     use crate::fixture::{Story, id, name};
-    use crate::observation::{Membership, Snapshot};
+    use crate::observation::Snapshot;
 
     #[test]
     fn whoever_may_be_a_member_is_probed_and_newcomers_often() {
@@ -102,11 +101,7 @@ mod tests {
         let mut story = Story::with_voters(3, 2);
         story.machine(2);
         story.member(2, true);
-        if let Membership::Known { members, .. } = &mut story.observation.membership {
-            let unstarted = members.get_mut(&id(2)).unwrap();
-            unstarted.name.clear();
-            unstarted.client_urls.clear();
-        }
+        story.unstarted(2);
         story.settle();
         story.observation.machines.get_mut(&name(2)).unwrap().addresses.clear();
         assert_eq!(probes(&story.observation, None).targets[2].urls, ["https://10.0.0.3:2379"]);
@@ -117,11 +112,7 @@ mod tests {
         let mut story = Story::with_voters(3, 3);
         story.gone(2);
         story.member(7, true);
-        if let Membership::Known { members, .. } = &mut story.observation.membership {
-            let unstarted = members.get_mut(&id(7)).unwrap();
-            unstarted.name.clear();
-            unstarted.client_urls.clear();
-        }
+        story.unstarted(7);
         let urls = |story: &Story| -> Vec<(TargetKey, Vec<String>)> {
             probes(&story.observation, None).targets.into_iter().skip(2).map(|t| (t.key, t.urls)).collect()
         };

@@ -21,8 +21,6 @@ use std::time::Duration;
 /// it has been silent, up to twice as many since it could boot: a learner that answers off and on is replaced too.
 const MOST: u64 = 6;
 
-const LEARNS: &str = "its member does not get beyond a learner";
-
 /// A Machine that will not become a voter by all appearances.
 struct Stuck {
     /// Why it is stuck.
@@ -49,8 +47,8 @@ fn of(view: &View<'_>, seat: &Seat<'_>, machine: &MachineView) -> Option<Stuck> 
         let graces = i64::try_from(graces).ok()?.saturating_mul(grace);
         Timestamp::from_second(since.as_second().saturating_add(graces)).ok()
     };
-    let (why, since, graces) = if let Some((_, since)) = missing_since(observation, machine) {
-        ("its member is missing from the member list", past(since), 1)
+    let (why, replaced_from) = if let Some((_, since)) = missing_since(observation, machine) {
+        ("its member is missing from the member list", after(past(since).max(able), 1)?)
     } else if !is_late(observation, machine) {
         return None;
     } else if seat.member.is_none() {
@@ -62,18 +60,19 @@ fn of(view: &View<'_>, seat: &Seat<'_>, machine: &MachineView) -> Option<Stuck> 
         // MachineHealthChecks of Cluster API count from this time too.
         let could_boot =
             observation.could_boot_since(machine)?.max(past(machine.infrastructure_ready_since.unwrap_or_default()));
-        ("it does not become a member", could_boot, graces(view, machine))
-    } else if seat.is_unhealthy() {
-        (LEARNS, observation.could_boot_since(machine)?, graces(view, machine))
+        ("it does not become a member", after(could_boot.max(able), graces(view, machine))?)
     } else {
-        let bound = after(observation.could_boot_since(machine)?, MOST + MOST)?.max(after(able, 1)?);
-        let steady = match seat.verdict {
-            Verdict::Healthy { since } => after(since.max(able), MOST)?,
-            _ => bound,
+        let could_boot = observation.could_boot_since(machine)?;
+        // One grace for its promotion, once the voters are well again.
+        let off_and_on = after(could_boot, 2 * MOST)?.max(after(able, 1)?);
+        let replaced_from = match seat.verdict {
+            Verdict::Healthy { since } => after(since.max(able), MOST)?.min(off_and_on),
+            _ if seat.is_unhealthy() => after(could_boot.max(able), graces(view, machine))?,
+            _ => off_and_on,
         };
-        return Some(Stuck { why: LEARNS, replaced_from: steady.min(bound) });
+        ("its member does not get beyond a learner", replaced_from)
     };
-    Some(Stuck { why, replaced_from: after(since.max(able), graces)? })
+    Some(Stuck { why, replaced_from })
 }
 
 /// Since when nothing has been paused: a machine that is paused may not boot. `None`: a moment ago, something was

@@ -428,9 +428,7 @@ fn whoever_runs_on_no_machine_is_reported_once_no_machine_can_be_its_own() {
     story.machine(1).addresses.clear();
     story.held_back(2);
     story.member(1, true);
-    if let Membership::Known { members, .. } = &mut story.observation.membership {
-        members.get_mut(&id(1)).unwrap().name.clear();
-    }
+    story.unstarted(1);
     let why = |story: &Story| crate::roster::roster(&story.observation).by_member(id(1)).unwrap().why().to_owned();
     assert_eq!(reason(&story.plan()), reasons::WAITING_FOR_MACHINE_ADDRESS, "the watch lags behind");
     assert_eq!(why(&story), "it may be that of a new Machine, which has no address yet");

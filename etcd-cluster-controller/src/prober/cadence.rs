@@ -1,4 +1,4 @@
-//! When to probe again. Probes are no load for the API server.
+//! When to probe again. Probes are not a load on the API server.
 
 use std::time::Duration;
 

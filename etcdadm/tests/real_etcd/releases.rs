@@ -5,7 +5,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
-use etcd_values::DEFAULT_ETCD_VERSION;
+use etcd_values::{DEFAULT_ETCD_VERSION, EtcdVersion};
 
 /// A version of etcd on this computer.
 #[derive(Clone, Debug)]
@@ -38,10 +38,10 @@ pub fn all_releases() -> Vec<Release> {
     let tools = fs::read_dir(cache.join("cluster-api-provider-etcdadm/tools"));
     let cached = tools.into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path()));
     let mut found: Vec<Release> = cached.filter_map(release).collect();
-    found.sort_by_cached_key(|it| Reverse(numbers(it)));
+    found.sort_by_cached_key(|it| Reverse(number(it)));
     found.dedup_by(|older, newer| minor(older) == minor(newer));
     found.extend(std::env::var_os(NAMED).map(PathBuf::from).and_then(release));
-    found.sort_by_cached_key(numbers);
+    found.sort_by_cached_key(number);
     found.dedup_by(|a, b| a.version == b.version);
     assert!(
         !found.is_empty(),
@@ -76,7 +76,7 @@ fn minor(release: &Release) -> &str {
     release.version.rsplit_once('.').map_or(release.version.as_str(), |(minor, _)| minor)
 }
 
-/// The numbers of its version, by which 3.6.16 comes after 3.6.9.
-fn numbers(release: &Release) -> Vec<u64> {
-    release.version.split('.').filter_map(|number| number.parse().ok()).collect()
+/// Its version as a number, by which 3.6.16 comes after 3.6.9.
+fn number(release: &Release) -> EtcdVersion {
+    release.version.parse().expect("etcd reports its version")
 }

@@ -121,10 +121,8 @@ fn a_machine_whose_member_left_before_it_started_may_come_again() {
         let mut story = Story::with_voters(3, 1);
         story.machine(1);
         story.member(1, true);
-        if let Membership::Known { members, .. } = &mut story.observation.membership
-            && !has_started
-        {
-            members.get_mut(&id(1)).unwrap().name.clear();
+        if !has_started {
+            story.unstarted(1);
         }
         story.settle();
         if by_us {

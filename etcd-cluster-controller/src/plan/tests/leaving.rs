@@ -324,9 +324,7 @@ fn a_machine_whose_member_may_be_one_that_no_machine_carries_is_kept() {
     // Its addresses are gone, and the status does not know its member yet.
     story.machine(2).addresses.clear();
     story.member(2, true);
-    if let Membership::Known { members, .. } = &mut story.observation.membership {
-        members.get_mut(&id(2)).unwrap().name.clear();
-    }
+    story.unstarted(2);
     story.delete(2);
     let plan = step(&mut story);
     assert!(!matches!(plan, Plan::Do(Step::ReleaseHook { .. })), "{plan:?}");

@@ -3,7 +3,7 @@
 use super::marked::{told, waits};
 use super::repairing::deletes;
 use super::{admits, creates, reason};
-use crate::fixture::{Story, id, name};
+use crate::fixture::{Story, name};
 use crate::observation::{Membership, Template};
 use crate::plan::{Plan, Step, WhyDeleted, due};
 use api::conditions::{PAUSED, reasons};
@@ -153,8 +153,7 @@ fn of_two_that_never_start_the_second_does_not_wait_for_the_one_that_it_holds_ba
     for index in [1, 2] {
         story.member(index, true);
         story.failing(index, "connection refused");
-        let Membership::Known { members, .. } = &mut story.observation.membership else { unreachable!() };
-        members.get_mut(&id(index)).unwrap().name.clear();
+        story.unstarted(index);
     }
     story.settle();
     story.pass(1200);
