@@ -3,12 +3,13 @@
 
 use crate::observation::names_of;
 use api::names::CLUSTER_NAME_LABEL;
-use controller_support::external::{ClusterView, Reference};
+use controller_support::external::{ClusterView, Reference, is_cluster};
 use controller_support::{Cached, Index};
 use kube::ResourceExt;
 use kube::api::DynamicObject;
 use kube::discovery::ApiResource;
 use kube::runtime::reflector::ObjectRef;
+use std::sync::Arc;
 
 /// Clusters by what they refer to.
 const BY_REFERENCE: Index = Index::new("reference", |cluster| references(&ClusterView::read(cluster)));
@@ -16,14 +17,20 @@ const BY_REFERENCE: Index = Index::new("reference", |cluster| references(&Cluste
 /// The Clusters whose plan may change because an object has changed. The cost depends only on how many these are.
 pub fn concerned(clusters: &Cached, resource: &ApiResource, changed: &DynamicObject) -> Vec<ObjectRef<DynamicObject>> {
     let namespace = changed.namespace().unwrap_or_default();
-    let referring = key(&resource.group, &resource.kind, &changed.name_any());
-    let mut concerned = clusters.by_index(&BY_REFERENCE, &namespace, &referring);
-    if let Some(labelled) = labelled(resource, changed).and_then(|name| clusters.get(&namespace, name))
-        && !concerned.iter().any(|cluster| cluster.name_any() == labelled.name_any())
-    {
-        concerned.push(labelled);
+    let mut concerned = referring(clusters, &resource.group, &resource.kind, &namespace, &changed.name_any());
+    for name in marked(resource, changed) {
+        if let Some(cluster) = clusters.get(&namespace, name)
+            && !concerned.iter().any(|known| known.name_any() == cluster.name_any())
+        {
+            concerned.push(cluster);
+        }
     }
     concerned.iter().map(|cluster| ObjectRef::from_obj_with(cluster.as_ref(), clusters.resource().clone())).collect()
+}
+
+/// The Clusters that refer to an object.
+pub fn referring(clusters: &Cached, group: &str, kind: &str, namespace: &str, name: &str) -> Vec<Arc<DynamicObject>> {
+    clusters.by_index(&BY_REFERENCE, namespace, &key(group, kind, name))
 }
 
 /// What a Cluster refers to: its control plane, its etcd, and the Secrets between the two.
@@ -35,11 +42,15 @@ fn references(cluster: &ClusterView) -> Vec<String> {
     objects.chain(secrets.map(|name| key("", "Secret", &name))).collect()
 }
 
-/// The Cluster that an object's label names. Machines have the label, and so does an etcd object of any kind that the
-/// Cluster no longer names. Secrets do not count: the Cluster has labelled Secrets that the hook does not read.
-fn labelled<'a>(resource: &ApiResource, object: &'a DynamicObject) -> Option<&'a String> {
-    let is_secret = resource.kind == "Secret" && resource.group.is_empty();
-    object.labels().get(CLUSTER_NAME_LABEL).filter(|_| !is_secret)
+/// The Clusters that an object's label and owners name. Machines have the label, and so does an etcd object of any kind
+/// that the Cluster no longer names, unless it has lost the label. Secrets do not count: the Cluster has labelled
+/// Secrets that the hook does not read.
+fn marked<'a>(resource: &ApiResource, object: &'a DynamicObject) -> Vec<&'a String> {
+    if resource.kind == "Secret" && resource.group.is_empty() {
+        return Vec::new();
+    }
+    let owners = object.owner_references().iter().filter(|owner| is_cluster(owner)).map(|owner| &owner.name);
+    object.labels().get(CLUSTER_NAME_LABEL).into_iter().chain(owners).collect()
 }
 
 fn key(group: &str, kind: &str, name: &str) -> String {
@@ -50,7 +61,7 @@ fn key(group: &str, kind: &str, name: &str) -> String {
 mod tests {
     use super::*;
     use kube::core::GroupVersionKind;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     #[test]
     fn a_change_concerns_the_clusters_that_refer_to_it() {
@@ -78,18 +89,25 @@ mod tests {
     }
 
     #[test]
-    fn a_change_concerns_the_cluster_in_the_labels() {
-        let object = json!({"metadata": {"name": "demo-1", "labels": {CLUSTER_NAME_LABEL: "demo"}}});
-        let object: DynamicObject = serde_json::from_value(object).unwrap();
-        let of = |group: &str, kind: &str| {
+    fn a_change_concerns_the_clusters_in_the_label_and_the_owners() {
+        let owner = json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "name": "demo", "uid": "c1"});
+        let stranger = json!({"apiVersion": "example.org/v1", "kind": "Cluster", "name": "other", "uid": "s1"});
+        let object =
+            |metadata: Value| -> DynamicObject { serde_json::from_value(json!({"metadata": metadata})).unwrap() };
+        let of = |group: &str, kind: &str, object: &DynamicObject| -> Vec<String> {
             let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, "v1", kind));
-            labelled(&resource, &object).map(String::as_str)
+            marked(&resource, object).into_iter().cloned().collect()
         };
         // An etcd of any provider that the Cluster no longer names is among them.
         for (group, kind) in [("cluster.x-k8s.io", "Machine"), ("example.org", "OtherEtcd"), ("example.org", "Secret")]
         {
-            assert_eq!(of(group, kind), Some("demo"), "{kind}");
+            for metadata in
+                [json!({"labels": {CLUSTER_NAME_LABEL: "demo"}}), json!({"ownerReferences": [owner, stranger]})]
+            {
+                assert_eq!(of(group, kind, &object(metadata.clone())), ["demo"], "{kind} {metadata}");
+            }
         }
-        assert_eq!(of("", "Secret"), None);
+        let both = json!({"labels": {CLUSTER_NAME_LABEL: "demo"}, "ownerReferences": [owner]});
+        assert!(of("", "Secret", &object(both)).is_empty());
     }
 }

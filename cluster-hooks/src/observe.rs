@@ -6,6 +6,7 @@ mod workload;
 
 use crate::adapter::{KUBEADM, Lookup};
 use crate::context::Context;
+use crate::mappers::referring;
 use crate::observation::{
     Claim, ClusterState, ControlPlane, ControlPlaneView, Etcd, EtcdView, Held, Joining, Need, Observation, Reads,
     SHARED_CERTIFICATES, Secrets, Shared, Used, WrittenEndpoints, configured, field_manager, is_paused_by_us, names_of,
@@ -128,14 +129,24 @@ pub async fn etcd(context: &Context, cluster: &ClusterState) -> Result<Etcd> {
         None => Etcd::Missing(reference.clone()),
         Some(cached) => {
             let exists = |name: &str| context.clusters.get(namespace, name).is_some();
-            let mut etcd = EtcdView::read(&context.written.newest(cached), reference, &cluster.view, exists);
-            if etcd.claim == Claim::Free {
-                let secrets = labelled_secrets(context).await?.in_namespace(namespace);
-                etcd = etcd.with_secrets(secrets.iter().map(AsRef::as_ref), &cluster.view, exists);
-            }
-            Etcd::Found(Box::new(etcd))
+            let etcd = EtcdView::read(&context.written.newest(cached), reference, &cluster.view, exists);
+            Etcd::Found(Box::new(of_secrets(context, etcd, cluster, exists).await?))
         }
     })
+}
+
+/// Looks at the Secrets of an etcd where its marks do not say whose it is.
+async fn of_secrets(
+    context: &Context,
+    etcd: EtcdView,
+    cluster: &ClusterState,
+    exists: impl Fn(&str) -> bool,
+) -> Result<EtcdView> {
+    if etcd.claim != Claim::Free {
+        return Ok(etcd);
+    }
+    let secrets = labelled_secrets(context).await?.in_namespace(&cluster.view.namespace);
+    Ok(etcd.with_secrets(secrets.iter().map(AsRef::as_ref), &cluster.view, exists))
 }
 
 /// An etcd object of any provider that the Cluster has claimed and no longer names. Its Machines would block the
@@ -161,9 +172,13 @@ async fn left_behind(context: &Context, cluster: &ClusterState) -> Result<Option
             }
             Err(error) => return Err(error),
         };
-        let mut all = watch.in_namespace(&cluster.view.namespace).into_iter().map(read);
-        if let Some(etcd) = all.find(|etcd| etcd.is_left_by(&cluster.view)) {
-            return Ok(Some(Etcd::Found(Box::new(etcd))));
+        for object in watch.in_namespace(&cluster.view.namespace) {
+            let etcd = of_secrets(context, read(object), cluster, |_| true).await?;
+            let referring = referring(&context.clusters, &group, &kind, &cluster.view.namespace, &etcd.reference.name);
+            let named_by_another = referring.iter().any(|other| other.name_any() != cluster.view.name);
+            if etcd.is_left_by(&cluster.view, named_by_another) {
+                return Ok(Some(Etcd::Found(Box::new(etcd))));
+            }
         }
     }
     Ok(None)

@@ -77,6 +77,8 @@ pub struct EtcdView {
     pub owners: Vec<OwnerReference>,
     /// Which Cluster it belongs to.
     pub claim: Claim,
+    /// The Secrets that it owns carry this Cluster's label. Only read where neither label nor owner tell whose it is.
+    pub has_our_secrets: bool,
 }
 
 impl EtcdView {
@@ -104,12 +106,14 @@ impl EtcdView {
             condition: condition(status),
             owners: object.owner_references().to_vec(),
             claim: claim(object, cluster, exists),
+            has_our_secrets: false,
         }
     }
 
     /// Looks at the Secrets of its namespace as well. An etcd that has lost its label and its owner, as by `kubectl
     /// replace`, still belongs to the Cluster whose label its own Secrets carry, if that Cluster exists. Otherwise
-    /// another Cluster could claim it, and delete it together with itself.
+    /// another Cluster could claim it, and delete it together with itself. Before etcd is initialized, there is nothing
+    /// to lose: the etcd of a Cluster that named it by mistake is free for the right one.
     #[must_use]
     pub fn with_secrets<'a>(
         mut self,
@@ -117,23 +121,30 @@ impl EtcdView {
         cluster: &ClusterView,
         exists: impl Fn(&str) -> bool,
     ) -> Self {
-        if self.claim == Claim::Free {
-            let is_its = |owner: &OwnerReference| owner.uid == self.uid && owner.controller == Some(true);
+        if self.claim == Claim::Free && !self.is_owned_by(cluster) {
+            let is_its = |owner: &OwnerReference| owner.uid == self.uid;
             let its = secrets.into_iter().filter(|secret| secret.owner_references().iter().any(is_its));
-            let mut clusters = its.filter_map(|secret| secret.labels().get(names::CLUSTER_NAME_LABEL));
-            if let Some(other) = clusters.find(|name| **name != cluster.name && exists(name)) {
+            let (ours, others): (Vec<&String>, Vec<&String>) = its
+                .filter_map(|secret| secret.labels().get(names::CLUSTER_NAME_LABEL))
+                .partition(|name| **name == cluster.name);
+            self.has_our_secrets = !ours.is_empty();
+            if let Some(other) = others.into_iter().find(|name| self.initialized && exists(name)) {
                 self.claim = Claim::Theirs(other.clone());
             }
         }
         self
     }
 
-    /// Whether it has been claimed by this Cluster: one of its two marks may be lost. An owner reference is proof, and a
-    /// label alone is not.
-    pub fn is_left_by(&self, cluster: &ClusterView) -> bool {
+    fn is_owned_by(&self, cluster: &ClusterView) -> bool {
+        self.owners.iter().any(|owner| owner.uid == cluster.uid)
+    }
+
+    /// Whether it has been claimed by this Cluster: its label or its owner may be lost. An owner reference is proof, and
+    /// so are its own Secrets, unless another Cluster names it by now. A label alone is not.
+    pub fn is_left_by(&self, cluster: &ClusterView, named_by_another: bool) -> bool {
         match self.claim {
             Claim::Ours | Claim::OfNamesake => true,
-            Claim::Free => self.owners.iter().any(|owner| owner.uid == cluster.uid),
+            Claim::Free => !named_by_another && (self.is_owned_by(cluster) || self.has_our_secrets),
             Claim::Theirs(_) => false,
         }
     }
@@ -229,10 +240,14 @@ mod tests {
     #[test]
     fn an_owner_without_the_label_is_enough_for_what_a_cluster_has_left() {
         let owner = json!([{"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "name": "demo", "uid": "c1"}]);
-        let is_left = |metadata: Value| read(&metadata, &Value::Null).is_left_by(&cluster());
+        let is_left = |metadata: Value| read(&metadata, &Value::Null).is_left_by(&cluster(), false);
         let label = json!({names::CLUSTER_NAME_LABEL: "demo"});
         assert!(is_left(json!({"labels": label, "ownerReferences": owner})));
         assert!(is_left(json!({"ownerReferences": owner})));
+        let given_away =
+            read(&json!({"labels": {names::CLUSTER_NAME_LABEL: "alive"}, "ownerReferences": owner}), &json!({}));
+        assert!(!given_away.is_left_by(&cluster(), true), "a person is handing it over to another Cluster");
+        assert!(!read(&json!({"ownerReferences": owner}), &json!({})).is_left_by(&cluster(), true));
         assert!(!is_left(json!({"labels": label})), "a user may have written that, on an etcd that was never named");
         assert!(!is_left(json!({})));
     }

@@ -119,8 +119,37 @@ pub(crate) async fn every_state(stage: &mut Stage) -> Result<()> {
     // The owner alone says whose it was, as after `kubectl apply` of a manifest that once had the label.
     let no_label = json!({"metadata": {"labels": {"cluster.x-k8s.io/cluster-name": null}}});
     stage.change("EtcdCluster", "parted-first", no_label).await?;
+    // Its Secrets alone say whose this one was, as after `kubectl replace`.
+    let third = stage.api("EtcdCluster").get("parted-third").await?;
+    let owner = json!({"apiVersion": "etcdcluster.cluster.x-k8s.io/v1beta1", "kind": "EtcdCluster",
+        "name": "parted-third", "uid": third.uid(), "controller": true});
+    let labels = json!({"cluster.x-k8s.io/cluster-name": "parted", "cluster.x-k8s.io/etcd-cluster": "parted-third"});
+    stage
+        .apply(json!({"apiVersion": "v1", "kind": "Secret",
+            "metadata": {"name": "parted-third-ca", "labels": labels, "ownerReferences": [owner]}}))
+        .await?;
+    let no_marks = json!({"metadata": {"labels": {"cluster.x-k8s.io/cluster-name": null}, "ownerReferences": null}});
+    stage.change("EtcdCluster", "parted-third", no_marks).await?;
     stage.delete("Cluster", "parted").await?;
     stage.until_gone("parted").await?;
+
+    // A person is handing an etcd over to another Cluster, and has set the label only.
+    stage.apply_cluster("taker", |_| ()).await?;
+    stage.change("Cluster", "taker", named(&Value::Null)).await?;
+    stage.apply_cluster("giver", |_| ()).await?;
+    claimed(stage, "giver", "EtcdCluster", "given").await?;
+    stage.change("Cluster", "giver", named(&Value::Null)).await?;
+    stage.change("Cluster", "taker", named(&json!("given"))).await?;
+    stage.until_says("taker", "False EtcdBelongsToAnotherCluster").await?;
+    let label = json!({"metadata": {"labels": {"cluster.x-k8s.io/cluster-name": "taker"}}});
+    stage.change("EtcdCluster", "given", label).await?;
+    stage.delete("Cluster", "giver").await?;
+    stage.until_gone("giver").await?;
+    ensure!(!is_deleting(stage, "EtcdCluster", "given").await?, "etcd is deleted, although another Cluster names it");
+    let owned = json!({"metadata": {"ownerReferences": null}});
+    stage.change("EtcdCluster", "given", owned).await?;
+    stage.delete("Cluster", "taker").await?;
+    stage.until_gone("taker").await?;
 
     // Etcd objects that the Cluster no longer names, while it names another one: that one is deleted first.
     stage.apply_cluster("switched", |_| ()).await?;

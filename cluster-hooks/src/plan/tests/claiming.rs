@@ -23,20 +23,52 @@ fn etcd_whose_secrets_are_for_another_cluster_is_not_touched_either() {
     let mut world = World::applied().etcd_ready();
     let etcd = world.etcd.as_mut().unwrap();
     (etcd["metadata"]["labels"], etcd["metadata"]["ownerReferences"]) = (json!(null), json!(null));
-    let uid = etcd["metadata"]["uid"].clone();
-    world.secrets.insert(
-        "other-etcd".to_owned(),
-        json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "other-etcd",
-            "labels": {names::CLUSTER_NAME_LABEL: "other", names::ETCD_CLUSTER_LABEL: "demo-etcd"},
-            "ownerReferences": [{"apiVersion": "etcdcluster.cluster.x-k8s.io/v1beta1", "kind": "EtcdCluster",
-                "name": "demo-etcd", "uid": uid, "controller": true}]}}),
-    );
+    made_for(&mut world, "other");
     assert!(world.clone().settle().0.contains(&Step::ClaimEtcd), "the other Cluster is gone");
     world.others.push("other".to_owned());
+    let ours =
+        json!([{"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "name": "demo", "uid": "cluster-1"}]);
+    let mut owned = world.clone();
+    owned.etcd.as_mut().unwrap()["metadata"]["ownerReferences"] = ours;
+    assert!(owned.settle().0.contains(&Step::ClaimEtcd), "an owner reference is proof");
+    let mut empty = world.clone();
+    empty.etcd.as_mut().unwrap()["status"]["initialized"] = json!(false);
+    assert!(
+        empty.settle().0.contains(&Step::ClaimEtcd),
+        "the other Cluster has named it by mistake, and it has no data"
+    );
     assert!(matches!(world.settle(), (steps, Plan::Block(_)) if steps.is_empty()));
     world.delete_cluster();
     let steps = world.settle().0;
     assert!(!steps.contains(&Step::ClaimEtcd) && !steps.contains(&Step::DeleteEtcd), "{steps:?}");
+}
+
+/// Gives etcd a Secret that its provider has made for a Cluster.
+fn made_for(world: &mut World, cluster: &str) {
+    let uid = world.etcd.as_ref().unwrap()["metadata"]["uid"].clone();
+    let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": format!("{cluster}-etcd"),
+        "labels": {names::CLUSTER_NAME_LABEL: cluster, names::ETCD_CLUSTER_LABEL: "demo-etcd"},
+        "ownerReferences": [{"apiVersion": "etcdcluster.cluster.x-k8s.io/v1beta1", "kind": "EtcdCluster",
+            "name": "demo-etcd", "uid": uid}]}});
+    world.secrets.insert(format!("{cluster}-etcd"), secret);
+}
+
+/// A Cluster that is being deleted looks for what it has left behind.
+#[test]
+fn etcd_without_a_mark_is_left_by_the_cluster_in_its_secrets() {
+    let mut world = World::applied().etcd_ready();
+    let etcd = world.etcd.as_mut().unwrap();
+    (etcd["metadata"]["labels"], etcd["metadata"]["ownerReferences"]) = (json!(null), json!(null));
+    let is_left = |world: &World| {
+        let observation = world.observe();
+        observation.found_etcd().unwrap().is_left_by(&observation.cluster.view, false)
+    };
+    assert!(!is_left(&world), "nothing says that it was ever named");
+    made_for(&mut world, "demo");
+    assert!(is_left(&world));
+    world.others.push("other".to_owned());
+    made_for(&mut world, "other");
+    assert!(!is_left(&world), "it may be the other one's by now");
 }
 
 /// Somebody removed the finalizer of the Cluster, and then applied the Cluster again.
