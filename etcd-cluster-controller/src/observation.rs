@@ -391,15 +391,16 @@ impl Observation {
         self.admitted.as_ref()?.get(&machine.uid).copied()
     }
 
-    /// Since when a Machine could boot: since it got its bootstrap data, otherwise since it was admitted. If neither is
-    /// known, since it was created. A time that is more than a grace ahead is from a clock that was wrong, and counts
-    /// only if all of them are.
+    /// Since when a Machine could boot: since it got its bootstrap data, after it was admitted. If neither is known,
+    /// since it was created. The later one of the first two counts, because the API server's clock may be behind: the
+    /// manager's own clock says when the Machine was admitted. A time that is more than a grace ahead is from a clock
+    /// that was wrong, and counts only if all of them are.
     #[must_use]
     pub fn could_boot_since(&self, machine: &MachineView) -> Option<Timestamp> {
-        let (bootstrapped, admitted) = (self.bootstrapped.get(&machine.name).copied(), self.admitted_since(machine));
-        let known = [bootstrapped, admitted, machine.created.as_ref().map(|created| created.0)];
-        let mut known = known.into_iter().flatten();
-        known.clone().find(|time| !self.is_ahead(*time)).or_else(|| known.next())
+        let told = [self.bootstrapped.get(&machine.name).copied(), self.admitted_since(machine)].into_iter().flatten();
+        let created = machine.created.as_ref().map(|created| created.0);
+        let is_past = |time: &Timestamp| !self.is_ahead(*time);
+        told.clone().filter(is_past).max().or_else(|| created.filter(is_past)).or_else(|| told.chain(created).next())
     }
 
     /// Whether a time is more than a start-up grace ahead. Then it is from before a clock was set back.

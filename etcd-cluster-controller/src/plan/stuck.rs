@@ -18,7 +18,8 @@ use std::time::Duration;
 
 /// The most graces that a Machine has to become a voter: together an hour, unless `startupGraceSeconds` says otherwise.
 /// A learner that answers always has this many, because it may be receiving a large database. It has them again whenever
-/// it has been silent, up to twice as many since it could boot: a learner that answers off and on is replaced too.
+/// it has been silent, up to twice as many since it could boot, and never fewer than these since the voters are well: a
+/// learner that answers off and on is replaced too.
 const MOST: u64 = 6;
 
 /// A Machine that will not become a voter by all appearances.
@@ -47,6 +48,9 @@ fn of(view: &View<'_>, seat: &Seat<'_>, machine: &MachineView) -> Option<Stuck> 
         let graces = i64::try_from(graces).ok()?.saturating_mul(grace);
         Timestamp::from_second(since.as_second().saturating_add(graces)).ok()
     };
+    // MachineHealthChecks of Cluster API count from the infrastructure's time too.
+    let provisioned = past(machine.infrastructure_ready_since.unwrap_or_default());
+    let could_boot = observation.could_boot_since(machine)?.max(provisioned);
     let (why, replaced_from) = if let Some((_, since)) = missing_since(observation, machine) {
         ("its member is missing from the member list", after(past(since).max(able), 1)?)
     } else if !is_late(observation, machine) {
@@ -57,14 +61,9 @@ fn of(view: &View<'_>, seat: &Seat<'_>, machine: &MachineView) -> Option<Stuck> 
         if roster.answering_at(seat).is_some() || roster.seats.iter().any(learns) || is_kept_without_room(view, seat) {
             return None;
         }
-        // MachineHealthChecks of Cluster API count from this time too.
-        let could_boot =
-            observation.could_boot_since(machine)?.max(past(machine.infrastructure_ready_since.unwrap_or_default()));
         ("it does not become a member", after(could_boot.max(able), graces(view, machine))?)
     } else {
-        let could_boot = observation.could_boot_since(machine)?;
-        // One grace for its promotion, once the voters are well again.
-        let off_and_on = after(could_boot, 2 * MOST)?.max(after(able, 1)?);
+        let off_and_on = after(could_boot, 2 * MOST)?.max(after(able, MOST)?);
         let replaced_from = match seat.verdict {
             Verdict::Healthy { since } => after(since.max(able), MOST)?.min(off_and_on),
             _ if seat.is_unhealthy() => after(could_boot.max(able), graces(view, machine))?,

@@ -110,6 +110,50 @@ fn a_learner_that_answers_off_and_on_is_replaced_too() {
     is_replaced(&story, 2);
 }
 
+/// A voter was away for long, so nobody could join. The learner that then comes may be receiving a large database.
+#[test]
+fn a_learner_that_had_to_wait_for_the_voters_has_as_long_as_another() {
+    let mut story = booting();
+    story.failing(1, "away");
+    story.pass(13 * 600);
+    story.healthy(1);
+    story.member(2, true);
+    story.healthy(2);
+    story.pass(3_599);
+    is_reported(&story, reasons::WAITING_FOR_PROMOTION);
+    story.pass(1);
+    is_replaced(&story, 2);
+}
+
+/// The machine was provisioned long after it had its data.
+#[test]
+fn a_learner_on_a_machine_that_came_late_has_as_long_as_another() {
+    let mut story = booting();
+    story.pass(11 * 600);
+    story.observation.machines.get_mut(&name(2)).unwrap().infrastructure_ready_since = Some(story.observation.now);
+    story.member(2, true);
+    story.healthy(2);
+    story.pass(3_599);
+    is_reported(&story, reasons::WAITING_FOR_PROMOTION);
+    story.pass(1);
+    is_replaced(&story, 2);
+}
+
+/// The API server gives the times of Secrets, and the manager's clock is two hours ahead of it.
+#[test]
+fn a_machine_has_its_grace_although_the_api_servers_clock_is_behind() {
+    let mut story = booting();
+    let behind = SignedDuration::from_hours(2);
+    *story.observation.bootstrapped.get_mut(&name(2)).unwrap() -= behind;
+    let machine = story.observation.machines.get_mut(&name(2)).unwrap();
+    machine.created.as_mut().unwrap().0 -= behind;
+    story.pass(599);
+    assert_eq!(deletes(&story.plan()), None);
+    assert!(story.observation.is_in_grace(&story.observation.machines[&name(2)]), "it was admitted a moment ago");
+    story.pass(601);
+    is_replaced(&story, 2);
+}
+
 /// Somebody has removed a member.
 fn is_removed(story: &mut Story, index: usize) {
     story.unlist(index);
