@@ -71,7 +71,7 @@ pub(crate) async fn from_a_snapshot(bed: &mut Bed) -> Result<()> {
         let member = before.members.iter().find(|member| member.name == *name).context("a Machine without a member")?;
         let url = member.peer_urls.first().context("a member without a peer URL")?;
         said(machine, &["sh", "-c", &typed.aside]).await?;
-        let restore = typed.restore.replace("FILE", SNAPSHOT).replace("MACHINE", name).replace("PEER_URL", url);
+        let restore = typed.restore.replace("MACHINE", name).replace("PEER_URL", url);
         said(machine, &["sh", "-c", &restore.replace(EXAMPLE, &members)]).await?;
         said(machine, &["sh", "-c", &typed.forget]).await?;
     }
@@ -128,6 +128,7 @@ impl Typed {
             return Err(anyhow!("these are not the commands that this scenario knows: {section:#?}"));
         };
         ensure!(restore.contains(EXAMPLE), "its members are not {EXAMPLE}: {restore}");
+        ensure!(restore.contains(SNAPSHOT), "it restores another file than {SNAPSHOT}: {restore}");
         Ok(Self { pause, stop, aside, restore, forget, start, resume })
     }
 }
