@@ -150,8 +150,9 @@ async fn of_secrets(
 }
 
 /// An etcd object of any provider that the Cluster has claimed and no longer names. Its Machines would block the
-/// deletion of the Cluster.
+/// deletion of the Cluster. One that lacks a mark, and that another Cluster names, comes last.
 async fn left_behind(context: &Context, cluster: &ClusterState) -> Result<Option<Etcd>> {
+    let mut handed_over = None;
     for (group, kind) in providers(context).await? {
         let resource = match context.shared.kinds.find(&group, &kind, ETCD_PROVIDER_CONTRACTS).await {
             Ok(resource) => resource,
@@ -172,16 +173,26 @@ async fn left_behind(context: &Context, cluster: &ClusterState) -> Result<Option
             }
             Err(error) => return Err(error),
         };
+        let exists = |name: &str| context.clusters.get(&cluster.view.namespace, name).is_some();
         for object in watch.in_namespace(&cluster.view.namespace) {
-            let etcd = of_secrets(context, read(object), cluster, |_| true).await?;
-            let referring = referring(&context.clusters, &group, &kind, &cluster.view.namespace, &etcd.reference.name);
-            let named_by_another = referring.iter().any(|other| other.name_any() != cluster.view.name);
-            if etcd.is_left_by(&cluster.view, named_by_another) {
+            let mut etcd = of_secrets(context, read(object), cluster, exists).await?;
+            if !etcd.is_left_by(&cluster.view) {
+                continue;
+            }
+            if etcd.claim == Claim::Free {
+                let name = &etcd.reference.name;
+                let naming = referring(&context.clusters, &group, &kind, &cluster.view.namespace, name);
+                let mut living = naming.iter().filter(|other| other.metadata.deletion_timestamp.is_none());
+                let another = living.find(|other| other.name_any() != cluster.view.name);
+                etcd.named_by_another = another.map(|other| other.name_any());
+            }
+            if etcd.named_by_another.is_none() {
                 return Ok(Some(Etcd::Found(Box::new(etcd))));
             }
+            handed_over = Some(Etcd::Found(Box::new(etcd)));
         }
     }
-    Ok(None)
+    Ok(handed_over)
 }
 
 /// Every kind whose CRD says that it satisfies the etcd-provider contract. One request, unless the list is cached.

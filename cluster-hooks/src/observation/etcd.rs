@@ -77,6 +77,8 @@ pub struct EtcdView {
     pub owners: Vec<OwnerReference>,
     /// Which Cluster it belongs to.
     pub claim: Claim,
+    /// Another Cluster that names it and is not being deleted. Only read of an etcd that a Cluster has left behind.
+    pub named_by_another: Option<String>,
     /// The Secrets that it owns carry this Cluster's label. Only read where neither label nor owner tell whose it is.
     pub has_our_secrets: bool,
 }
@@ -106,14 +108,15 @@ impl EtcdView {
             condition: condition(status),
             owners: object.owner_references().to_vec(),
             claim: claim(object, cluster, exists),
+            named_by_another: None,
             has_our_secrets: false,
         }
     }
 
     /// Looks at the Secrets of its namespace as well. An etcd that has lost its label and its owner, as by `kubectl
     /// replace`, still belongs to the Cluster whose label its own Secrets carry, if that Cluster exists. Otherwise
-    /// another Cluster could claim it, and delete it together with itself. Before etcd is initialized, there is nothing
-    /// to lose: the etcd of a Cluster that named it by mistake is free for the right one.
+    /// another Cluster could claim it, and delete it together with itself. Before etcd has begun, there is nothing to
+    /// lose: the etcd of a Cluster that named it by mistake is free for the right one.
     #[must_use]
     pub fn with_secrets<'a>(
         mut self,
@@ -128,11 +131,16 @@ impl EtcdView {
                 .filter_map(|secret| secret.labels().get(names::CLUSTER_NAME_LABEL))
                 .partition(|name| **name == cluster.name);
             self.has_our_secrets = !ours.is_empty();
-            if let Some(other) = others.into_iter().find(|name| self.initialized && exists(name)) {
+            if let Some(other) = others.into_iter().find(|name| self.has_begun() && exists(name)) {
                 self.claim = Claim::Theirs(other.clone());
             }
         }
         self
+    }
+
+    /// Whether it may have data, by anything that its provider says: `status.initialized` alone is optional.
+    fn has_begun(&self) -> bool {
+        self.initialized || self.ready || self.available || !self.endpoints.is_empty() || self.in_use.is_some()
     }
 
     fn is_owned_by(&self, cluster: &ClusterView) -> bool {
@@ -140,11 +148,11 @@ impl EtcdView {
     }
 
     /// Whether it has been claimed by this Cluster: its label or its owner may be lost. An owner reference is proof, and
-    /// so are its own Secrets, unless another Cluster names it by now. A label alone is not.
-    pub fn is_left_by(&self, cluster: &ClusterView, named_by_another: bool) -> bool {
+    /// so are its own Secrets. A label alone is not.
+    pub fn is_left_by(&self, cluster: &ClusterView) -> bool {
         match self.claim {
             Claim::Ours | Claim::OfNamesake => true,
-            Claim::Free => !named_by_another && (self.is_owned_by(cluster) || self.has_our_secrets),
+            Claim::Free => self.is_owned_by(cluster) || self.has_our_secrets,
             Claim::Theirs(_) => false,
         }
     }
@@ -240,14 +248,10 @@ mod tests {
     #[test]
     fn an_owner_without_the_label_is_enough_for_what_a_cluster_has_left() {
         let owner = json!([{"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "name": "demo", "uid": "c1"}]);
-        let is_left = |metadata: Value| read(&metadata, &Value::Null).is_left_by(&cluster(), false);
+        let is_left = |metadata: Value| read(&metadata, &Value::Null).is_left_by(&cluster());
         let label = json!({names::CLUSTER_NAME_LABEL: "demo"});
         assert!(is_left(json!({"labels": label, "ownerReferences": owner})));
         assert!(is_left(json!({"ownerReferences": owner})));
-        let given_away =
-            read(&json!({"labels": {names::CLUSTER_NAME_LABEL: "alive"}, "ownerReferences": owner}), &json!({}));
-        assert!(!given_away.is_left_by(&cluster(), true), "a person is handing it over to another Cluster");
-        assert!(!read(&json!({"ownerReferences": owner}), &json!({})).is_left_by(&cluster(), true));
         assert!(!is_left(json!({"labels": label})), "a user may have written that, on an etcd that was never named");
         assert!(!is_left(json!({})));
     }

@@ -1,7 +1,7 @@
 //! The deletion of a Cluster. Cluster API deletes the control plane only once no other Machine is left, and counts
 //! etcd's Machines among the others. So they have to go after the workers and before the control plane.
 
-use super::{Plan, Step, WORKERS, claimed_by_another, lift, look_again, wait};
+use super::{PEOPLE, Plan, Step, WORKERS, claimed_by_another, lift, look_again, wait};
 use crate::observation::{Etcd, Need, Observation, Pause};
 use api::conditions::reasons;
 use api::names;
@@ -24,9 +24,20 @@ pub(super) fn plan(observation: &Observation) -> Plan {
         Etcd::Missing(etcd) => release(observation).unwrap_or_else(|| without_etcd(observation, etcd)),
         Etcd::Invalid { message, .. } => release(observation)
             .unwrap_or_else(|| wait(reasons::ETCD_KIND_INVALID, message.clone()).again(look_again(observation))),
+        // A person is handing it over. Its data must not go unasked, but its Machines keep this Cluster.
+        Etcd::Found(etcd) if let Some(other) = &etcd.named_by_another => {
+            let message = format!(
+                "{} has Machines of this Cluster, and Cluster {other} names it. Its deletion would lose its data: save a \
+                 snapshot if you need that, then remove the annotation {} of Cluster {other}",
+                etcd.reference,
+                names::MANAGED_ETCD_ANNOTATION
+            );
+            wait(reasons::ETCD_BELONGS_TO_ANOTHER_CLUSTER, message).again(PEOPLE)
+        }
         // If somebody deleted the etcd object too early, its deletion waits for our confirmation too.
         Etcd::Found(etcd) if etcd.deleting && etcd.deletion_confirmed => {
-            wait(reasons::WAITING_FOR_ETCD_DELETION, etcd.describe("is being deleted"))
+            // Nothing tells that it is gone if it has neither label nor owner.
+            wait(reasons::WAITING_FOR_ETCD_DELETION, etcd.describe("is being deleted")).again(WORKERS)
         }
         Etcd::Found(etcd) => workers_first(observation).unwrap_or(match etcd.deletion_confirmed {
             false => Plan::Do(Step::ConfirmDeletion),

@@ -144,10 +144,11 @@ pub(crate) async fn every_state(stage: &mut Stage) -> Result<()> {
     let label = json!({"metadata": {"labels": {"cluster.x-k8s.io/cluster-name": "taker"}}});
     stage.change("EtcdCluster", "given", label).await?;
     stage.delete("Cluster", "giver").await?;
-    stage.until_gone("giver").await?;
+    let says = "False EtcdBelongsToAnotherCluster EtcdCluster given has Machines of this Cluster";
+    stage.until_says("giver", says).await?;
     ensure!(!is_deleting(stage, "EtcdCluster", "given").await?, "etcd is deleted, although another Cluster names it");
-    let owned = json!({"metadata": {"ownerReferences": null}});
-    stage.change("EtcdCluster", "given", owned).await?;
+    stage.change("Cluster", "taker", named(&Value::Null)).await?;
+    stage.until_gone("giver").await?;
     stage.delete("Cluster", "taker").await?;
     stage.until_gone("taker").await?;
 

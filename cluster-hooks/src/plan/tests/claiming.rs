@@ -32,7 +32,7 @@ fn etcd_whose_secrets_are_for_another_cluster_is_not_touched_either() {
     owned.etcd.as_mut().unwrap()["metadata"]["ownerReferences"] = ours;
     assert!(owned.settle().0.contains(&Step::ClaimEtcd), "an owner reference is proof");
     let mut empty = world.clone();
-    empty.etcd.as_mut().unwrap()["status"]["initialized"] = json!(false);
+    empty.etcd.as_mut().unwrap()["status"] = json!(null);
     assert!(
         empty.settle().0.contains(&Step::ClaimEtcd),
         "the other Cluster has named it by mistake, and it has no data"
@@ -61,7 +61,7 @@ fn etcd_without_a_mark_is_left_by_the_cluster_in_its_secrets() {
     (etcd["metadata"]["labels"], etcd["metadata"]["ownerReferences"]) = (json!(null), json!(null));
     let is_left = |world: &World| {
         let observation = world.observe();
-        observation.found_etcd().unwrap().is_left_by(&observation.cluster.view, false)
+        observation.found_etcd().unwrap().is_left_by(&observation.cluster.view)
     };
     assert!(!is_left(&world), "nothing says that it was ever named");
     made_for(&mut world, "demo");

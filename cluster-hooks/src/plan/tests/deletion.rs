@@ -16,13 +16,13 @@ fn workers_first_then_etcd() {
     insta::assert_snapshot!(world.story(), @r"
     ConfirmDeletion
     DeleteEtcd
-    wait: WaitingForEtcdDeletion | EtcdCluster demo-etcd is being deleted | None
+    wait: WaitingForEtcdDeletion | EtcdCluster demo-etcd is being deleted | Some(5s)
     ");
     let why = "1 Machine is being deleted: demo-etcd-0";
     let conditions = json!([{"type": "Ready", "status": "True", "reason": "Ready", "message": ""},
         {"type": "Deleting", "status": "True", "reason": "Deleting", "message": why}]);
     world.etcd.as_mut().unwrap()["status"] = json!({"ready": true, "conditions": conditions});
-    insta::assert_snapshot!(world.story(), @"wait: WaitingForEtcdDeletion | EtcdCluster demo-etcd is being deleted: Deleting: 1 Machine is being deleted: demo-etcd-0 | None");
+    insta::assert_snapshot!(world.story(), @"wait: WaitingForEtcdDeletion | EtcdCluster demo-etcd is being deleted: Deleting: 1 Machine is being deleted: demo-etcd-0 | Some(5s)");
     world.etcd = None;
     insta::assert_snapshot!(world.story(), @"wait: EtcdDeleted | EtcdCluster demo-etcd is gone; Cluster API deletes the control plane and the infrastructure next | None");
 }
@@ -42,8 +42,25 @@ fn etcd_that_was_deleted_before_the_workers_gets_the_word_after_them() {
     world.workers.clear();
     insta::assert_snapshot!(world.story(), @r"
     ConfirmDeletion
-    wait: WaitingForEtcdDeletion | EtcdCluster demo-etcd is being deleted | None
+    wait: WaitingForEtcdDeletion | EtcdCluster demo-etcd is being deleted | Some(5s)
     ");
+}
+
+/// Its owner is this Cluster, and its Machines are this Cluster's.
+#[test]
+fn etcd_that_is_handed_over_waits_for_a_person() {
+    let mut world = World::applied().etcd_ready();
+    world.settle();
+    world.delete_cluster();
+    world.settle();
+    let mut observation = world.observe();
+    let Etcd::Found(etcd) = &mut observation.etcd else { panic!("{:?}", observation.etcd) };
+    (etcd.deleting, etcd.deletion_confirmed) = (false, false);
+    etcd.named_by_another = Some("taker".to_owned());
+    let plan = plan(&observation);
+    let Plan::Wait(hold) = &plan else { panic!("{plan:?}") };
+    insta::assert_snapshot!(hold.message, @"EtcdCluster demo-etcd has Machines of this Cluster, and Cluster taker names it. Its deletion would lose its data: save a snapshot if you need that, then remove the annotation etcdcluster.cluster.x-k8s.io/managed-external-etcd of Cluster taker");
+    assert_eq!((hold.reason, hold.again), (reasons::ETCD_BELONGS_TO_ANOTHER_CLUSTER, Some(PEOPLE)));
 }
 
 #[test]
