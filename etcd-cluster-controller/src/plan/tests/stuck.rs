@@ -154,6 +154,19 @@ fn a_machine_has_its_grace_although_the_api_servers_clock_is_behind() {
     is_replaced(&story, 2);
 }
 
+/// The init Secret was lost, and with it the times of the admissions.
+#[test]
+fn a_machine_whose_admission_is_not_recorded_keeps_its_time() {
+    let mut story = booting();
+    let had_data = story.observation.bootstrapped[&name(2)];
+    story.pass(500);
+    story.observation.admitted = None;
+    let plan = story.plan();
+    let Plan::Do(Step::PublishInit { admitted, .. }) = &plan else { panic!("{plan:?}") };
+    let uid = &story.observation.machines[&name(2)].uid;
+    assert_eq!(api::admission::decode(admitted).get(uid.as_str()), Some(&had_data), "{admitted}");
+}
+
 /// Somebody has removed a member.
 fn is_removed(story: &mut Story, index: usize) {
     story.unlist(index);
