@@ -24,6 +24,8 @@ const GRACE: u64 = 20;
 const GRACES: u64 = 6;
 /// How long the scenario waits, each time, to see that the learner does not come back.
 const STAYS_OUT: Duration = Duration::from_secs(6);
+/// For how many tenths of a second etcd has to run beside a stopped etcdadm: longer than it takes to end.
+const STANDS: u64 = 60;
 /// What `timeout` exits with when time is up.
 const TIMED_OUT: i32 = 124;
 
@@ -33,12 +35,19 @@ const SEND: &str = r#"for p in /proc/[0-9]*; do
 done"#;
 
 /// A command to run before etcdadm. On the machine of this name it stops etcdadm once etcd has a WAL. By then the
-/// member is added and etcd starts. The rest, which takes longer, is etcdadm's work. The command does this once in
-/// the life of the machine: an etcdadm that is started later is not stopped.
+/// member is added and etcd starts. The rest, which takes longer, is etcdadm's work. If etcdadm was about to restart etcd
+/// with other settings, because another member has joined meanwhile, etcd ends: then etcdadm goes on until etcd runs
+/// again. The command does this once in the life of the machine: an etcdadm that is started later is not stopped.
 fn stands_still(machine: &str) -> String {
     let is_it = "[ \"$(cat $p/comm 2>/dev/null)\" = etcdadm ]";
-    let all = format!("for p in /proc/[0-9]*; do if {is_it}; then kill -STOP \"$(basename $p)\"; fi; done");
-    let stop = format!("until [ -d /var/lib/etcd/member/wal ]; do sleep 0.02; done; {all}");
+    let all = |signal: &str| {
+        format!("for p in /proc/[0-9]*; do if {is_it}; then kill -{signal} \"$(basename $p)\"; fi; done")
+    };
+    let runs = "cat /proc/[0-9]*/comm 2>/dev/null | grep -qx etcd";
+    let begun = format!("until [ -d /var/lib/etcd/member/wal ] && {runs}; do sleep 0.02; done");
+    let stays = format!("n=0; while [ $n -lt {STANDS} ] && {runs}; do sleep 0.1; n=$((n + 1)); done");
+    let (stop, go_on) = (all("STOP"), all("CONT"));
+    let stop = format!("while {begun}; {stop}; {stays}; [ $n -lt {STANDS} ]; do {go_on}; done");
     let here = format!("[ \"$(cat /etc/hostname)\" = {machine} ] && mkdir /var/lib/stood-still 2>/dev/null");
     format!("if {here}; then setsid sh -c '{stop}' < /dev/null > /dev/null 2>&1 & fi")
 }
