@@ -28,9 +28,8 @@ pub(super) fn plan(observation: &Observation) -> Plan {
         Etcd::Found(etcd) if let Some(other) = &etcd.named_by_another => {
             let message = format!(
                 "{} has Machines of this Cluster, and Cluster {other} names it. Its deletion would lose its data: save a \
-                 snapshot if you need that, then remove the annotation {} of Cluster {other}",
-                etcd.reference,
-                names::MANAGED_ETCD_ANNOTATION
+                 snapshot if you need that, then have Cluster {other} name another etcd, or none",
+                etcd.reference
             );
             wait(reasons::ETCD_BELONGS_TO_ANOTHER_CLUSTER, message).again(PEOPLE)
         }

@@ -59,7 +59,7 @@ fn etcd_that_is_handed_over_waits_for_a_person() {
     etcd.named_by_another = Some("taker".to_owned());
     let plan = plan(&observation);
     let Plan::Wait(hold) = &plan else { panic!("{plan:?}") };
-    insta::assert_snapshot!(hold.message, @"EtcdCluster demo-etcd has Machines of this Cluster, and Cluster taker names it. Its deletion would lose its data: save a snapshot if you need that, then remove the annotation etcdcluster.cluster.x-k8s.io/managed-external-etcd of Cluster taker");
+    insta::assert_snapshot!(hold.message, @"EtcdCluster demo-etcd has Machines of this Cluster, and Cluster taker names it. Its deletion would lose its data: save a snapshot if you need that, then have Cluster taker name another etcd, or none");
     assert_eq!((hold.reason, hold.again), (reasons::ETCD_BELONGS_TO_ANOTHER_CLUSTER, Some(PEOPLE)));
 }
 
