@@ -17,7 +17,8 @@ const BY_REFERENCE: Index = Index::new("reference", |cluster| references(&Cluste
 /// The Clusters whose plan may change because an object has changed. The cost depends only on how many these are.
 pub fn concerned(clusters: &Cached, resource: &ApiResource, changed: &DynamicObject) -> Vec<ObjectRef<DynamicObject>> {
     let namespace = changed.namespace().unwrap_or_default();
-    let mut concerned = referring(clusters, &resource.group, &resource.kind, &namespace, &changed.name_any());
+    let (group, kind) = (resource.group.clone(), resource.kind.clone());
+    let mut concerned = referring(clusters, &namespace, &Reference { group, kind, name: changed.name_any() });
     for name in marked(resource, changed) {
         if let Some(cluster) = clusters.get(&namespace, name)
             && !concerned.iter().any(|known| known.name_any() == cluster.name_any())
@@ -29,7 +30,8 @@ pub fn concerned(clusters: &Cached, resource: &ApiResource, changed: &DynamicObj
 }
 
 /// The Clusters that refer to an object.
-pub fn referring(clusters: &Cached, group: &str, kind: &str, namespace: &str, name: &str) -> Vec<Arc<DynamicObject>> {
+pub fn referring(clusters: &Cached, namespace: &str, object: &Reference) -> Vec<Arc<DynamicObject>> {
+    let Reference { group, kind, name } = object;
     clusters.by_index(&BY_REFERENCE, namespace, &key(group, kind, name))
 }
 

@@ -180,11 +180,7 @@ async fn left_behind(context: &Context, cluster: &ClusterState) -> Result<Option
                 continue;
             }
             if etcd.claim == Claim::Free {
-                let name = &etcd.reference.name;
-                let naming = referring(&context.clusters, &group, &kind, &cluster.view.namespace, name);
-                let mut living = naming.iter().filter(|other| other.metadata.deletion_timestamp.is_none());
-                let another = living.find(|other| other.name_any() != cluster.view.name);
-                etcd.named_by_another = another.map(|other| other.name_any());
+                etcd.named_by_another = another_that_names(context, cluster, &etcd.reference);
             }
             if etcd.named_by_another.is_none() {
                 return Ok(Some(Etcd::Found(Box::new(etcd))));
@@ -193,6 +189,14 @@ async fn left_behind(context: &Context, cluster: &ClusterState) -> Result<Option
         }
     }
     Ok(handed_over)
+}
+
+/// Another Cluster that names this etcd and is not being deleted.
+fn another_that_names(context: &Context, cluster: &ClusterState, etcd: &Reference) -> Option<String> {
+    let naming = referring(&context.clusters, &cluster.view.namespace, etcd);
+    let living = naming.iter().filter(|other| other.metadata.deletion_timestamp.is_none());
+    let mut names = living.map(|other| other.name_any());
+    names.find(|name| *name != cluster.view.name)
 }
 
 /// Every kind whose CRD says that it satisfies the etcd-provider contract. One request, unless the list is cached.

@@ -391,13 +391,19 @@ impl Observation {
         self.admitted.as_ref()?.get(&machine.uid).copied()
     }
 
+    /// Since when a Machine has bootstrap data, by the API server's clock.
+    #[must_use]
+    pub fn bootstrapped_since(&self, machine: &MachineView) -> Option<Timestamp> {
+        self.bootstrapped.get(&machine.name).copied()
+    }
+
     /// Since when a Machine could boot: since it got its bootstrap data, after it was admitted. If neither is known,
     /// since it was created. The later one of the first two counts, because the API server's clock may be behind: the
     /// manager's own clock says when the Machine was admitted. A time that is more than a grace ahead is from a clock
     /// that was wrong, and counts only if all of them are.
     #[must_use]
     pub fn could_boot_since(&self, machine: &MachineView) -> Option<Timestamp> {
-        let told = [self.bootstrapped.get(&machine.name).copied(), self.admitted_since(machine)].into_iter().flatten();
+        let told = [self.bootstrapped_since(machine), self.admitted_since(machine)].into_iter().flatten();
         let created = machine.created.as_ref().map(|created| created.0);
         let is_past = |time: &Timestamp| !self.is_ahead(*time);
         told.clone().filter(is_past).max().or_else(|| created.filter(is_past)).or_else(|| told.chain(created).next())

@@ -62,9 +62,9 @@ pub(super) fn with(observation: &Observation, one_more: &MachineView) -> String 
 
 fn admitted(observation: &Observation) -> Admitted<'_> {
     // If the record of an admission is lost, as with the Secret, the Machine's time must not begin again.
-    let bootstrapped = |machine: &MachineView| observation.bootstrapped.get(&machine.name).copied();
     let since = |machine: &MachineView| {
-        observation.admitted_since(machine).or_else(|| bootstrapped(machine)).unwrap_or(observation.now)
+        let bootstrapped = || observation.bootstrapped_since(machine);
+        observation.admitted_since(machine).or_else(bootstrapped).unwrap_or(observation.now)
     };
     let admitted = observation.live_machines().filter(|machine| observation.is_admitted(machine));
     admitted.map(|machine| (machine.uid.as_str(), since(machine))).collect()
