@@ -258,6 +258,15 @@ impl State {
         self.excuse_ends(machine).is_some_and(|end| end.is_none_or(|end| now < end))
     }
 
+    /// Whether a scenario allows any member of this etcd to be silent, also one whose Machine is gone by now. A scenario
+    /// has a namespace for each cluster.
+    #[must_use]
+    pub fn any_is_excused(&self, etcd: &str, now: Timestamp) -> bool {
+        let namespace = |name: &str| name.split_once('/').map(|(namespace, _)| namespace.to_owned());
+        let of_this = |machine: &&String| namespace(machine) == namespace(etcd);
+        self.excuses.keys().filter(of_this).any(|machine| self.is_excused(machine, now))
+    }
+
     /// When the excuse of a machine ends or has ended. `None` if it never had an excuse, `Some(None)` if only the
     /// scenario knows the end.
     #[must_use]

@@ -36,7 +36,7 @@ impl Rule for Coming {
 }
 
 /// The Machines on their way, if there are more than the voters bear. If a scenario has made a fault, any number is
-/// allowed, because a late Machine may come beside its replacement.
+/// allowed: a late Machine may come beside its replacement, and a voter that has failed leaves while others come.
 fn crowd(state: &State, view: &EtcdView, now: Timestamp) -> Option<String> {
     let voters: BTreeSet<String> = view.voters().map(|voter| view.machine_of(voter)).collect();
     let machines: Vec<_> = state.machines.values().filter(|machine| machine.etcd == view.object.name).collect();
@@ -47,7 +47,7 @@ fn crowd(state: &State, view: &EtcdView, now: Timestamp) -> Option<String> {
         1 => 2,
         voters => voters - 1,
     };
-    if coming.len() <= bears || machines.iter().any(|machine| state.is_excused(&machine.name, now)) {
+    if coming.len() <= bears || state.any_is_excused(&view.object.name, now) {
         return None;
     }
     Some(format!("[{}] are on their way beside {} voters, which bear {bears}", coming.join(", "), voters.len()))

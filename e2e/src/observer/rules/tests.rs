@@ -179,6 +179,7 @@ fn one() -> Story {
     &[]
 )]
 #[case::a_scenario_has_made_a_fault(one().fault(&[1], None).boots(1).boots(2).boots(3).after(1).after(1), &[])]
+#[case::the_machine_of_a_fault_is_gone(one().fault(&[7], None).boots(1).boots(2).boots(3).after(1).after(1), &[])]
 fn on_their_way(#[case] story: Story, #[case] found: &[&str]) {
     assert_eq!(story.found(), found);
 }
