@@ -258,12 +258,12 @@ impl State {
         self.excuse_ends(machine).is_some_and(|end| end.is_none_or(|end| now < end))
     }
 
-    /// Whether a scenario allows any member of this etcd to be silent, also one whose Machine is gone by now. A scenario
-    /// has a namespace for each cluster.
+    /// Whether a scenario allows any member of this etcd to be silent, also one whose Machine is gone by now. That one
+    /// is known by the namespace: a scenario has one for each cluster.
     #[must_use]
     pub fn any_is_excused(&self, etcd: &str, now: Timestamp) -> bool {
-        let namespace = |name: &str| name.split_once('/').map(|(namespace, _)| namespace.to_owned());
-        let of_this = |machine: &&String| namespace(machine) == namespace(etcd);
+        let is_gone_or_of_this = |name: &String| self.machines.get(name).is_none_or(|machine| machine.etcd == etcd);
+        let of_this = |name: &&String| namespace(name) == namespace(etcd) && is_gone_or_of_this(name);
         self.excuses.keys().filter(of_this).any(|machine| self.is_excused(machine, now))
     }
 
