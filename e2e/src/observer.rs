@@ -52,9 +52,6 @@ pub use verdict::{Expected, Verdict, writes};
 pub const TIMELINE: &str = "timeline.txt";
 /// Name of the record's file.
 pub const RECORD: &str = "observer.jsonl";
-/// How long a member may take to answer again after the scenario has ended its fault.
-const RECOVERY: Duration = Duration::from_secs(60);
-
 /// How long the members of a fault may be silent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Silence {
@@ -109,9 +106,9 @@ impl Observer {
         self.recorder.note(Event::Fault(Fault { what: what.into(), machines, until, over: false }));
     }
 
-    /// Records that a scenario has ended its faults of these machines: their members have to answer again.
-    pub fn over(&self, what: impl Into<String>, machines: &[String]) {
-        let (machines, until) = (machines.to_vec(), Some(now() + RECOVERY));
+    /// Records that a scenario has ended its faults of these machines: their members have to answer again in this time.
+    pub fn over(&self, what: impl Into<String>, machines: &[String], recovery: Duration) {
+        let (machines, until) = (machines.to_vec(), Some(now() + recovery));
         self.recorder.note(Event::Fault(Fault { what: what.into(), machines, until, over: true }));
     }
 

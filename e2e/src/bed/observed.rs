@@ -8,6 +8,10 @@ use anyhow::Result;
 use api::endpoints::EndpointList;
 use local_infrastructure::machine::Machine;
 use std::sync::Arc;
+use std::time::Duration;
+
+/// How long a member may take to answer again after the scenario has ended its fault.
+const RECOVERY: Duration = Duration::from_secs(60);
 
 impl Bed {
     /// Begins to observe everything that happens here, for the scenario of this name.
@@ -59,7 +63,7 @@ impl Bed {
     /// Records that the scenario has ended its fault on these machines: their members have to answer again.
     pub fn fault_is_over(&self, what: &str, machines: &[&Machine]) {
         if let Some(observed) = &self.observed {
-            observed.observer().over(what, &names(machines));
+            observed.observer().over(what, &names(machines), RECOVERY);
         }
     }
 

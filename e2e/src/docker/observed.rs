@@ -96,7 +96,7 @@ impl DockerBed {
             let mut machines = observed.machines(containers);
             let lost = observed.lost.lock().unwrap_or_else(PoisonError::into_inner);
             machines.retain(|machine| !lost.contains(machine));
-            observed.observation.observer().fault(what, &machines, Silence::AtMost(RECOVERY));
+            observed.observation.observer().over(what, &machines, RECOVERY);
         }
     }
 }
