@@ -115,6 +115,8 @@ fn a_watch_lags() {
 fn one_grows_to_three() {
     let budget = Budget { faults: 1, edits: 1, ..Budget::default() };
     check("one grows to three", &[State::healthy(1, budget)], LIMIT);
+    let budget = Budget { faults: 0, ..budget };
+    check("one grows to three, one by one", &[State::healthy(1, budget).with_one_learner()], LIMIT);
 }
 
 #[test]
@@ -129,8 +131,10 @@ fn three_shrink_to_one() {
 #[test]
 fn a_member_is_replaced() {
     let budget = Budget { faults: 1, ..Budget::default() };
-    check("one of three is down", &[State::with_one_down(3, Budget::default())], LIMIT);
-    check("one of three is down, and a fault", &[State::with_one_down(3, budget)], LIMIT);
+    let down = |budget| State::with_one_down(3, budget);
+    let none = Budget::default();
+    check("one of three is down", &[down(none), down(none).used(), down(none).with_one_learner()], LIMIT);
+    check("one of three is down, and a fault", &[down(budget)], LIMIT);
 }
 
 #[test]
@@ -206,9 +210,13 @@ fn more_of_everything() {
     check_within("three, two faults and two deletions", &[State::healthy(3, two)], limit);
     let one = Budget { faults: 1, deletions: 1, ..Budget::default() };
     check_within("one of three is down, a fault and a deletion", &[State::with_one_down(3, one)], limit);
+    let fault = Budget { deletions: 0, ..one };
+    check_within("one of three in use is down, and a fault", &[State::with_one_down(3, fault).used()], limit);
+    check_within("three in use, a fault and a deletion", &[State::healthy(3, one).used()], limit);
     check_within("a replacement that is a learner, a fault and a deletion", &[State::replacing(3, true, one)], limit);
     let edit = Budget { faults: 1, edits: 1, ..Budget::default() };
     check_within("three, a fault and an edit", &[State::healthy(3, edit)], limit);
+    check_within("one grows one by one, and a fault", &[State::healthy(1, edit).with_one_learner()], limit);
     let twice = Budget { faults: 0, edits: 2, ..edit };
     check_within("three in use, and a mind is changed", &[State::healthy(3, twice).used()], limit);
     check_within("five, a fault and a deletion", &[State::healthy(5, one)], limit);

@@ -7,8 +7,6 @@ use crate::set::{SEATS, Set};
 use crate::state::{Budget, Lag, Machine, Member, Probe, Process, State};
 use crate::view::Book;
 
-/// The cluster's `max-learners`.
-pub const MAX_LEARNERS: usize = 3;
 /// The most that an EtcdCluster may ask for.
 const MOST_REPLICAS: u8 = 7;
 
@@ -257,7 +255,7 @@ impl Moves<'_> {
                     next.world.begun = true;
                 });
             }
-            Member::None if world.has_quorum() && learners < MAX_LEARNERS => {
+            Member::None if world.has_quorum() && learners < self.state.etcd.max_learners() => {
                 let join = |next: &mut State| {
                     next.world.members[seat] = Member::Unstarted;
                     if let Some(paused) = &mut next.paused {

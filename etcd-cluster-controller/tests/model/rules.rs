@@ -3,7 +3,6 @@
 
 use crate::in_use::InUse;
 use crate::manager::is_recorded;
-use crate::moves::MAX_LEARNERS;
 use crate::set::{SEATS, Set};
 use crate::state::{Etcd, Kind, Lag, List, Machine, Member, Probe, Process, Removal, State, Status, View, World};
 use crate::view::{Decided, id, reason, seat_of_id};
@@ -297,7 +296,7 @@ pub fn admission(now: &State, view: &View, seat: usize, admitted: Set) -> Result
     // A voter that has recovered is not replaced any more, so the Machine that was made for it is a Machine like any
     // other.
     let is_replacement = now.replaced().is_some_and(|of| !is_well(view, of));
-    let most = if is_replacement { 1 } else { MAX_LEARNERS };
+    let most = if is_replacement { 1 } else { now.etcd.max_learners() };
     rule(
         coming <= most,
         "rule 2: no more Machines are on their way than learners may catch up, and a replacement comes alone",

@@ -136,9 +136,18 @@ pub struct Etcd {
     pub outdated: Set,
     /// `maxSurge`, where it is given.
     pub max_surge: Option<u8>,
+    /// The cluster's `max-learners` is 1, as of one that was made with etcd 3.5.
+    pub one_learner: bool,
     /// The endpoints that API servers use, as the Cluster hook's annotation has them.
     pub in_use: InUse,
     pub status: Status,
+}
+
+impl Etcd {
+    /// The cluster's `max-learners`.
+    pub fn max_learners(&self) -> usize {
+        if self.one_learner { 1 } else { 3 }
+    }
 }
 
 /// What a probe of a seat finds.

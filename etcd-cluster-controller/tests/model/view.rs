@@ -1,7 +1,6 @@
 //! Makes the [`Observation`] that the shipped planner takes from a [`View`], and facts from the status that the shipped
 //! code returns.
 
-use crate::moves::MAX_LEARNERS;
 use crate::set::{SEATS, Set};
 use crate::state::{Etcd, Health, Kind, List, Machine, Member, Operation, Probe, Record, Removal, State, Status, View};
 use api::endpoints::EndpointLists;
@@ -154,6 +153,8 @@ impl Book {
         let max_surge = view.etcd.max_surge.map(i32::from);
         etcd.spec.rollout_strategy.rolling_update = Some(RollingUpdate { max_surge });
         let annotations = etcd.metadata.annotations.get_or_insert_default();
+        let max_learners = view.etcd.max_learners().to_string();
+        annotations.insert(names::MAX_LEARNERS_ANNOTATION.to_owned(), max_learners.clone());
         if let Some(number) = view.etcd.last_number {
             annotations.insert(names::LAST_NAME_NUMBER_ANNOTATION.to_owned(), number.to_string());
         }
@@ -168,7 +169,7 @@ impl Book {
         etcd.status = Some(written(&view.etcd));
         for seat in (0..SEATS).filter(|seat| view.machines.is[*seat].exists()) {
             observation.machines.insert(name(seat), machine(view, seat));
-            observation.learner_limits.insert(name(seat), MAX_LEARNERS.to_string());
+            observation.learner_limits.insert(name(seat), max_learners.clone());
             if view.secrets.data.has(seat) {
                 observation.bootstrapped.insert(name(seat), could_boot(view, seat));
             }
@@ -208,8 +209,7 @@ fn base() -> Observation {
         "apiVersion": "etcdcluster.cluster.x-k8s.io/v1beta1", "kind": "EtcdCluster",
         "metadata": {"name": "demo-etcd", "namespace": "default", "uid": "etcd-uid", "generation": 1,
                      "finalizers": [names::ETCD_CLUSTER_FINALIZER], "annotations": {
-                         names::PINNED_VERSION_ANNOTATION: api::version::DEFAULT_ETCD_VERSION,
-                         names::MAX_LEARNERS_ANNOTATION: MAX_LEARNERS.to_string()}},
+                         names::PINNED_VERSION_ANNOTATION: api::version::DEFAULT_ETCD_VERSION}},
         "spec": {"replicas": 3, "infrastructureTemplate":
             {"apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "LocalMachineTemplate", "name": TEMPLATE}}
     }))

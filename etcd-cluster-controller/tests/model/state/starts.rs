@@ -43,6 +43,7 @@ impl State {
         state.world.processes[seat] = Process::Down;
         state.world.long.put(seat, true);
         state.etcd.status.ready = false;
+        state.world.disturbed = true;
         if let Some(record) = &mut state.etcd.status.members[seat] {
             (record.health, record.failing) = (Health::Unhealthy, true);
         }
@@ -78,6 +79,12 @@ impl State {
     /// The state with room for `most` Machines more than wanted.
     pub fn surging(mut self, most: u8) -> Self {
         self.etcd.max_surge = Some(most);
+        self
+    }
+
+    /// The state of a cluster that has begun, and whose `max-learners` is 1.
+    pub fn with_one_learner(mut self) -> Self {
+        self.etcd.one_learner = true;
         self
     }
 
