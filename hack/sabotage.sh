@@ -92,8 +92,9 @@ done | xargs -0 cp --parents --target-directory="$tree"
 # The copy may be inside the repository. Without this, git would look for the files of a patch at the repository's top.
 export GIT_CEILING_DIRECTORIES=$work
 
+# Two builds differ by two patches, so little has to be compiled again.
 build() {
-    cd "$tree" && CARGO_TARGET_DIR=$work/target cargo build --quiet --workspace \
+    cd "$tree" && CARGO_INCREMENTAL=1 CARGO_TARGET_DIR=$work/target cargo build --quiet --workspace \
         --bin manager --bin etcdadm --bin local-infrastructure
 }
 
@@ -102,7 +103,7 @@ run() {
     local built=$1 test=$2 scenario=$3
     case "$built" in
     programs) cd "$root" && export CARGO_TARGET_DIR=$target ;;
-    test) cd "$tree" && export CARGO_TARGET_DIR=$work/target ;;
+    test) cd "$tree" && export CARGO_TARGET_DIR=$work/target CARGO_INCREMENTAL=1 ;;
     esac
     E2E_FULL=1 E2E_PROGRAMS=$work/target/debug E2E_LOGS=$work/logs \
         timeout 1200 cargo test --workspace --test "$test" -- --exact "$scenario"
