@@ -59,8 +59,9 @@ pub async fn run(world: &World, rounds: usize) -> Result<()> {
     bed.stop().await
 }
 
-/// Kills the machine of a follower, this many times, each time when all three members are healthy. Returns how long it
-/// took each time until they were healthy again: 60 s of failing checks, which is the default, and the replacement.
+/// Kills the machine of a follower, and next time that of the leader, this many times in all, each time when all three
+/// members are healthy. Returns how long it took each time until they were healthy again: 60 s of failing checks, which
+/// is the default, and the replacement.
 async fn kills(bed: &DockerBed, times: usize) -> Result<Vec<Duration>> {
     let client = bed.client();
     ClusterHandle::make_namespace(&client, "docker-kills").await?;
@@ -73,7 +74,9 @@ async fn kills(bed: &DockerBed, times: usize) -> Result<Vec<Duration>> {
     for round in 0..times {
         tokio::time::sleep(SETTLES).await;
         let status = handle.status().await?;
-        let victim = status.members.into_iter().find(|member| !member.leader).context("there is no follower")?.machine;
+        let leads = round % 2 == 1;
+        let victim =
+            status.members.into_iter().find(|member| member.leader == leads).context("no such member")?.machine;
         let begun = Instant::now();
         bed.kill(&victim).await?;
         until(format!("{victim} is replaced"), PATIENCE * 2, async || {
