@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 /// The audit policy. It keeps the metadata of every request once the request is answered, or, for a watch, once the
-/// watch has begun. It also keeps the content of patches of control planes, of our managers' writes to Clusters,
+/// watch has begun. It also keeps the content of patches of control planes, of our managers' writes, also those as a service account, to Clusters,
 /// Machines and our own kinds, and of a person's patches of EtcdClusters, Clusters and Machines. It keeps the content
 /// of no status except a KubeadmControlPlane's: a status is long, is written often, and is visible in the object.
 pub(super) const POLICY: &str = r#"{
@@ -26,6 +26,11 @@ pub(super) const POLICY: &str = r#"{
     ]},
     {"level": "Request", "verbs": ["create", "update", "patch"],
       "users": ["provider", "provider-blue", "provider-green"], "resources": [
+      {"group": "etcdcluster.cluster.x-k8s.io", "resources": ["etcdclusters"]},
+      {"group": "bootstrap.cluster.x-k8s.io", "resources": ["etcdadmconfigs"]},
+      {"group": "cluster.x-k8s.io", "resources": ["clusters", "machines"]}
+    ]},
+    {"level": "Request", "verbs": ["create", "update", "patch"], "userGroups": ["system:serviceaccounts"], "resources": [
       {"group": "etcdcluster.cluster.x-k8s.io", "resources": ["etcdclusters"]},
       {"group": "bootstrap.cluster.x-k8s.io", "resources": ["etcdadmconfigs"]},
       {"group": "cluster.x-k8s.io", "resources": ["clusters", "machines"]}

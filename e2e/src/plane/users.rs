@@ -42,10 +42,12 @@ const ALL: [&str; 10] = [
     OBSERVER,
 ];
 
-/// Whether a user is a manager of this project.
+/// Whether a user is a manager of this project: one of the users above, or the service account that `config` installs,
+/// in any namespace.
 #[must_use]
 pub fn is_provider(user: &str) -> bool {
-    user == PROVIDER || SHARDS.contains(&user)
+    let account = user.strip_prefix("system:serviceaccount:").and_then(|account| account.split_once(':'));
+    user == PROVIDER || SHARDS.contains(&user) || account.is_some_and(|(_, name)| name == "manager")
 }
 
 /// The users of a plane.
@@ -91,5 +93,21 @@ impl Users {
             .get(user)
             .map(PathBuf::as_path)
             .with_context(|| format!("the plane has no user {user}: name it in PlaneOptions::users"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[rstest::rstest]
+    #[case::a_manager(PROVIDER, true)]
+    #[case::one_of_two(SHARDS[1], true)]
+    #[case::a_service_account_of_ours("system:serviceaccount:team-a:manager", true)]
+    #[case::prometheus("system:serviceaccount:team-a:prometheus", false)]
+    #[case::garbage_collection(CONTROLLER_MANAGER, false)]
+    #[case::a_person(ADMIN, false)]
+    fn our_managers_are_known_by_their_users(#[case] user: &str, #[case] ours: bool) {
+        assert_eq!(is_provider(user), ours);
     }
 }
