@@ -220,6 +220,7 @@ impl Bed {
     }
 
     async fn run_manager(&mut self, index: usize, command: Command) -> Result<()> {
+        self.note(&format!("manager {index} starts"));
         let mut process = command.spawn()?;
         ready(&mut process, ADMIN_PORTS[index]).await?;
         self.managers[index] = Some(process);
@@ -248,6 +249,7 @@ impl Bed {
     /// # Errors
     /// When it was not started, or cannot be started again.
     pub async fn kill_and_restart_manager(&mut self, index: usize) -> Result<()> {
+        self.note(&format!("manager {index} is killed, and starts again"));
         self.manager(index)?.restart().await
     }
 
@@ -256,6 +258,7 @@ impl Bed {
     /// # Errors
     /// When it was not started.
     pub async fn kill_manager(&mut self, index: usize) -> Result<()> {
+        self.note(&format!("manager {index} is killed"));
         self.manager(index)?.kill().await?;
         self.managers[index] = None;
         Ok(())
@@ -266,6 +269,7 @@ impl Bed {
     /// # Errors
     /// When it was not started, or does not end cleanly.
     pub async fn end_manager(&mut self, index: usize) -> Result<()> {
+        self.note(&format!("manager {index} is told to end"));
         let ended = self.manager(index)?.terminate(ENDS).await?;
         ensure!(ended.success(), "manager {index} ended with {ended}");
         self.managers[index] = None;

@@ -13,6 +13,8 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
+pub(crate) use machines::{copy, link_logs};
+
 /// How long each part may take: what a scenario has frozen or cut off must not delay its end.
 const PART: Duration = Duration::from_secs(30);
 

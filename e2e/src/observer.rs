@@ -48,6 +48,19 @@ pub use servers::Servers;
 pub use timeline::timeline;
 pub use verdict::{Expected, Verdict, writes};
 
+/// Called with a Machine, `<namespace>/<name>`, that is being deleted: its logs go with its machine. It is called again
+/// as often as the Machine changes.
+pub type KeepLogs = dyn Fn(&str) + Send + Sync;
+
+/// What a bed shows the observer of its machines.
+#[derive(Clone)]
+pub struct Insight {
+    /// Where a machine has etcd's data.
+    pub data: Arc<DataDirectory>,
+    /// Keeps the logs of a machine.
+    pub keep_logs: Arc<KeepLogs>,
+}
+
 /// Name of the timeline's file.
 pub const TIMELINE: &str = "timeline.txt";
 /// Name of the record's file.
@@ -71,11 +84,11 @@ pub struct Observer {
 }
 
 impl Observer {
-    /// Begins to observe. `kubeconfig` is that of [`users::OBSERVER`]; `data` says where a machine has etcd's data.
+    /// Begins to observe. `kubeconfig` is that of [`users::OBSERVER`].
     ///
     /// # Errors
     /// When the record in `logs` or the thread cannot be created.
-    pub fn start(scenario: &str, logs: &Path, kubeconfig: &Path, data: Arc<DataDirectory>) -> Result<Self> {
+    pub fn start(scenario: &str, logs: &Path, kubeconfig: &Path, insight: Insight) -> Result<Self> {
         let recorder = Recorder::create(&logs.join(RECORD))?;
         recorder.note(Event::Begun { scenario: scenario.to_owned() });
         let (stop, stopped) = oneshot::channel();
@@ -86,7 +99,7 @@ impl Observer {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             runtime.block_on(async {
                 tokio::select! {
-                    result = observe(of_thread, &kubeconfig, data, news) => result,
+                    result = observe(of_thread, &kubeconfig, insight, news) => result,
                     _ = stopped => Ok(()),
                 }
             })
@@ -114,7 +127,13 @@ impl Observer {
 
     /// Records an action of a scenario that changes nothing for the rules.
     pub fn note(&self, what: impl Into<String>) {
-        self.recorder.note(Event::Note { text: what.into() });
+        self.recorder.note(Event::note(what));
+    }
+
+    /// For parts of the test bed that note what they do to our processes.
+    #[must_use]
+    pub fn notes(&self) -> Notes {
+        Notes { recorder: Some(self.recorder.clone()), namespace: String::new() }
     }
 
     /// The existing Machines of this name, as `<namespace>/<name>`, in any namespace.
@@ -156,19 +175,42 @@ impl Observer {
     }
 }
 
+/// Where a part of the test bed notes what it does to our processes, so that the timeline shows it. The default notes
+/// nothing, for beds without an observation.
+#[derive(Clone, Default)]
+pub struct Notes {
+    recorder: Option<Recorder>,
+    namespace: String,
+}
+
+impl Notes {
+    /// The same, only for the timelines of one namespace, if there is one.
+    #[must_use]
+    pub fn of(self, namespace: Option<&str>) -> Self {
+        Self { namespace: namespace.unwrap_or_default().to_owned(), ..self }
+    }
+
+    /// Notes an action that changes nothing for the rules.
+    pub fn note(&self, what: impl Into<String>) {
+        if let Some(recorder) = &self.recorder {
+            recorder.note(Event::Note { text: what.into(), namespace: self.namespace.clone() });
+        }
+    }
+}
+
 /// Observes until it is dropped, and then records what it has cost.
-async fn observe(
-    recorder: Recorder,
-    kubeconfig: &Path,
-    data: Arc<DataDirectory>,
-    news: UnboundedReceiver<News>,
-) -> Result<()> {
+async fn observe(recorder: Recorder, kubeconfig: &Path, insight: Insight, news: UnboundedReceiver<News>) -> Result<()> {
     let client = servers::client(kubeconfig).await.context("the observer's way to the API server")?;
     let secrets = Secrets::default();
-    let fleet = Fleet { secrets: secrets.clone(), disks: Disks::new(data), recorder: recorder.clone() };
+    let fleet = Fleet { secrets: secrets.clone(), disks: Disks::new(insight.data), recorder: recorder.clone() };
     let servers = servers::follow(news, recorder.clone());
     let _cost = Cost(recorder.clone());
-    futures::join!(fleet.run(), secrets.follow(client.clone()), objects::follow(client, recorder.clone()), servers);
+    futures::join!(
+        fleet.run(),
+        secrets.follow(client.clone()),
+        objects::follow(client, recorder.clone(), insight.keep_logs),
+        servers
+    );
     Ok(())
 }
 
@@ -179,7 +221,7 @@ const COST: &str = "the observer took";
 #[must_use]
 pub fn cost(lines: &[Line]) -> Option<&str> {
     lines.iter().rev().find_map(|line| match &line.event {
-        Event::Note { text } if text.starts_with(COST) => Some(text.as_str()),
+        Event::Note { text, .. } if text.starts_with(COST) => Some(text.as_str()),
         _ => None,
     })
 }
@@ -195,6 +237,6 @@ impl Drop for Cost {
         let mut next = || Duration::from_nanos(numbers.next().unwrap_or_default()).as_secs_f32();
         let (ran, waited) = (next(), next());
         let text = format!("{COST} {ran:.2} s of processor time, and waited {waited:.2} s for it");
-        self.0.note(Event::Note { text });
+        self.0.note(Event::note(text));
     }
 }

@@ -1,12 +1,14 @@
 //! A bed under observation: one record for each scenario, judged at its end.
 
 use super::{Bed, illness};
+use crate::evidence::link_logs;
 use crate::observer::record::{ApiServer, Line};
-use crate::observer::{Expected, Observation, Servers, Silence};
+use crate::observer::{Expected, Insight, Notes, Observation, Servers, Silence};
 use crate::plane::workload::WorkloadApiServer;
-use anyhow::Result;
+use anyhow::{Context, Result};
 use api::endpoints::EndpointList;
 use local_infrastructure::machine::Machine;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,17 +26,33 @@ impl Bed {
             let (namespace, name) = machine.split_once('/')?;
             machines.get(namespace, name).ok().and_then(|machine| illness::etcd_data(&machine))
         };
-        self.observed = Some(Observation::begin(scenario, self.world(), &self.plane, Arc::new(data))?);
+        let (machines, removed) = (self.machines.clone(), self.removed_machines()?);
+        // Only the removed machines of this scenario matter.
+        std::fs::remove_dir_all(&removed).context("forget earlier machines")?;
+        let keep_logs = move |machine: &str| {
+            let Some((namespace, name)) = machine.split_once('/') else { return };
+            if let Ok(machine) = machines.get(namespace, name)
+                && let Err(error) = link_logs(&machine, &removed.join(format!("{namespace}.{name}")))
+            {
+                eprintln!("the logs of {namespace}/{name} are not kept: {error:#}");
+            }
+        };
+        let insight = Insight { data: Arc::new(data), keep_logs: Arc::new(keep_logs) };
+        self.observed = Some(Observation::begin(scenario, self.world(), &self.plane, insight)?);
         Ok(())
     }
 
-    /// Ends the observation, if there is one, and judges the record. If something is wrong, or the scenario has failed,
-    /// it writes a timeline beside the record.
+    /// Where the logs of machines are that were removed in this scenario, or are about to be.
+    pub(super) fn removed_machines(&self) -> Result<PathBuf> {
+        self.world().state("removed-machines")
+    }
+
+    /// Ends the observation, if there is one, writes a timeline beside the record, and judges the record.
     ///
     /// # Errors
     /// With the unexpected violations; or when an expected one is missing, or the record is not whole.
-    pub fn end_observation(&mut self, failed: bool) -> Result<()> {
-        self.observed.take().map_or(Ok(()), |observed| observed.end(&self.plane, failed))
+    pub fn end_observation(&mut self) -> Result<()> {
+        self.observed.take().map_or(Ok(()), |observed| observed.end(&self.plane))
     }
 
     /// What was observed until now. Empty without an observation.
@@ -43,6 +61,17 @@ impl Bed {
     /// When a part of the record could not be written to its file.
     pub fn observed_so_far(&self) -> Result<Vec<Line>> {
         self.observed.as_ref().map_or_else(|| Ok(Vec::new()), |observed| observed.observer().lines())
+    }
+
+    /// Records an action of the scenario that is not a fault of a machine, such as ending a manager, so that the
+    /// timeline shows it. Without an observation, nothing happens.
+    pub fn note(&self, what: &str) {
+        self.notes().note(what);
+    }
+
+    /// For parts of the bed that note such actions while the scenario goes on.
+    pub(crate) fn notes(&self) -> Notes {
+        self.observed.as_ref().map(|observed| observed.observer().notes()).unwrap_or_default()
     }
 
     /// Records that the scenario makes a fault on these machines: from now on their members may be silent, or leave

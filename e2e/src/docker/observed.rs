@@ -5,7 +5,7 @@ use super::DockerBed;
 use super::volumes::Volumes;
 use crate::bed::ClusterHandle;
 use crate::observer::record::{ApiServer, Line};
-use crate::observer::{Observation, Silence};
+use crate::observer::{Insight, Observation, Silence};
 use anyhow::Result;
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -31,18 +31,19 @@ impl DockerBed {
         let volumes = Volumes::below(self.daemon.data_root());
         // A container has the name of its Machine, and no other container has that name.
         let data = move |machine: &str| volumes.data(machine.split_once('/')?.1);
-        let observation = Observation::begin(scenario, &self.world, &self.plane, Arc::new(data))?;
+        // What a container has printed goes with it.
+        let insight = Insight { data: Arc::new(data), keep_logs: Arc::new(|_| {}) };
+        let observation = Observation::begin(scenario, &self.world, &self.plane, insight)?;
         self.observed = Some(Observed { observation, lost: Mutex::default() });
         Ok(())
     }
 
-    /// Ends the observation, if there is one, and judges the record. If something is wrong, or the scenario has failed,
-    /// it writes a timeline beside the record.
+    /// Ends the observation, if there is one, writes a timeline beside the record, and judges the record.
     ///
     /// # Errors
     /// With the violations that were found; or when the record is not whole.
-    pub fn end_observation(&mut self, failed: bool) -> Result<()> {
-        self.observed.take().map_or(Ok(()), |observed| observed.observation.end(&self.plane, failed))
+    pub fn end_observation(&mut self) -> Result<()> {
+        self.observed.take().map_or(Ok(()), |observed| observed.observation.end(&self.plane))
     }
 
     /// What was observed until now. Empty without an observation.

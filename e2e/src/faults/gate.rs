@@ -32,6 +32,19 @@ pub enum Fault {
     Answer(u16),
 }
 
+impl Fault {
+    /// What happens to the manager, in words, before the request.
+    fn told(self) -> String {
+        match self {
+            Self::KillBefore => "is killed before".to_owned(),
+            Self::KillAfter => "is killed after".to_owned(),
+            Self::LoseAnswer => "does not get the answer to".to_owned(),
+            Self::Delay(time) => format!("is held up for {time:?} at"),
+            Self::Answer(code) => format!("gets {code} in place of an answer to"),
+        }
+    }
+}
+
 /// Gets the number of a request, if it is a write, and the request itself.
 type Matches<C> = Box<dyn Fn(Option<usize>, &C) -> bool + Send + Sync>;
 
@@ -239,7 +252,10 @@ impl<C: Call> Gate<C> {
             rule.left -= 1;
             rule.fault
         });
-        state.strikes.extend(fault.map(|fault| Strike { fault, call: call.clone() }));
+        if let Some(fault) = fault {
+            self.victim.note(&format!("{} {call}", fault.told()));
+            state.strikes.push(Strike { fault, call: call.clone() });
+        }
         (number, fault)
     }
 

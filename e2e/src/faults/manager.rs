@@ -69,7 +69,7 @@ impl FaultyManager {
         rules: Vec<Rule<ApiCall>>,
         election: &[&str],
     ) -> Result<Self> {
-        let victim = Arc::new(Victim::default());
+        let victim = Arc::new(Victim::new(name, bed.notes().of(namespace)));
         let gate = Arc::new(Gate::new(victim.clone(), rules));
         let watches = Watches::default();
         let proxy = ApiProxy::start(Setup {
@@ -109,6 +109,7 @@ impl FaultyManager {
     /// Holds back all events of `resource` (in the plural) from now on, so that the manager's cache gets stale. Lists
     /// are not affected.
     pub fn hold_watch(&self, resource: &str) {
+        self.victim.note(&format!("is told of no more {resource}"));
         self.watches.hold(resource);
     }
 
@@ -120,6 +121,7 @@ impl FaultyManager {
 
     /// Passes on everything that was held back, and returns how many pieces of watches it was.
     pub fn release_watch(&self, resource: &str) -> usize {
+        self.victim.note(&format!("is told of {resource} again"));
         self.watches.release(resource)
     }
 
@@ -128,6 +130,7 @@ impl FaultyManager {
     /// # Errors
     /// When it does not run.
     pub fn signal(&self, signal: Signal) -> Result<()> {
+        self.victim.note(&format!("gets {signal:?}"));
         self.victim.signal(signal)
     }
 

@@ -1,12 +1,17 @@
 //! The process that faults kill: which of its lives is the present one, and how to end it.
 
+use crate::observer::Notes;
 use anyhow::{Context, Result, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// A manager through all its lives. No request of an ended life reaches a server.
-#[derive(Debug, Default)]
-pub(super) struct Victim(Mutex<State>);
+#[derive(Default)]
+pub(super) struct Victim {
+    name: String,
+    notes: Notes,
+    state: Mutex<State>,
+}
 
 #[derive(Debug, Default)]
 struct State {
@@ -18,6 +23,16 @@ struct State {
 }
 
 impl Victim {
+    /// A manager of this name that has not begun its first life.
+    pub(super) fn new(name: &str, notes: Notes) -> Self {
+        Self { name: name.to_owned(), notes, state: Mutex::default() }
+    }
+
+    /// Notes what happens to it, for the timeline.
+    pub(super) fn note(&self, what: &str) {
+        self.notes.note(format!("manager {} {what}", self.name));
+    }
+
     /// The number of the present life, from 1.
     pub(super) fn life(&self) -> u32 {
         self.lock().life
@@ -65,7 +80,7 @@ impl Victim {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

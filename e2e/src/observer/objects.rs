@@ -1,5 +1,6 @@
 //! What the objects of the management plane say. The observer watches them as a user of its own.
 
+use super::KeepLogs;
 use super::record::{ApiServer, Cluster, ControlPlane, Etcd, Event, Machine, Operation};
 use super::recorder::Recorder;
 use super::soon::Soon;
@@ -12,6 +13,7 @@ use kube::{Api, Client, ResourceExt};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::pin::pin;
+use std::sync::Arc;
 
 // The observer knows of the objects what users know. It uses nothing from our own crates, because it would not see
 // their mistakes.
@@ -48,13 +50,20 @@ const KINDS: [Kind; 6] = [
     ("bootstrap.cluster.x-k8s.io", "v1beta2", "KubeadmConfig", api_server),
 ];
 
-/// Watches everything, forever.
-pub(super) async fn follow(client: Client, recorder: Recorder) {
+/// Watches everything, forever. `keep_logs` is called for Machines that are being deleted.
+pub(super) async fn follow(client: Client, recorder: Recorder, keep_logs: Arc<KeepLogs>) {
     let follow = |(group, version, kind, event): Kind| {
         let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));
         let api = Api::<DynamicObject>::all_with(client.clone(), &resource);
-        let recorder = recorder.clone();
-        follow_kind(watcher(api, watcher::Config::default()), event, move |event| recorder.note(event))
+        let (recorder, keep_logs) = (recorder.clone(), keep_logs.clone());
+        follow_kind(watcher(api, watcher::Config::default()), event, move |event| {
+            if let Event::Machine(machine) = &event
+                && machine.deleting
+            {
+                keep_logs(&machine.name);
+            }
+            recorder.note(event);
+        })
     };
     futures::future::join_all(KINDS.map(follow)).await;
 }

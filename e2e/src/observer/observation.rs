@@ -1,11 +1,10 @@
 //! The observation of one scenario, whatever its machines are made of: from the beginning to the verdict.
 
-use super::{DataDirectory, Observer, TIMELINE, Verdict, cost, timeline, writes};
+use super::{Insight, Observer, TIMELINE, Verdict, cost, timeline, writes};
 use crate::plane::{Mark, Plane, users};
 use crate::world::World;
 use anyhow::{Context, Result};
 use std::path::PathBuf;
-use std::sync::Arc;
 
 /// An observer, and where its scenario began in the audit log.
 pub(crate) struct Observation {
@@ -16,16 +15,15 @@ pub(crate) struct Observation {
 }
 
 impl Observation {
-    /// Begins to observe everything that happens on a plane, for the scenario of this name. `data` says where a machine
-    /// has etcd's data.
+    /// Begins to observe everything that happens on a plane, for the scenario of this name.
     ///
     /// # Errors
     /// When the record cannot be created.
-    pub(crate) fn begin(scenario: &str, world: &World, plane: &Plane, data: Arc<DataDirectory>) -> Result<Self> {
+    pub(crate) fn begin(scenario: &str, world: &World, plane: &Plane, insight: Insight) -> Result<Self> {
         let logs = world.with_logs(scenario)?.logs().to_owned();
         let kubeconfig = plane.kubeconfig_for(users::OBSERVER)?;
         let mark = plane.mark();
-        let observer = Observer::start(scenario, &logs, kubeconfig, data)?;
+        let observer = Observer::start(scenario, &logs, kubeconfig, insight)?;
         Ok(Self { observer, mark, logs, scenario: scenario.to_owned() })
     }
 
@@ -34,12 +32,11 @@ impl Observation {
         &self.observer
     }
 
-    /// Ends the observation, and judges the record. If something is wrong, or the scenario has failed, it writes a
-    /// timeline beside the record.
+    /// Ends the observation, writes a timeline beside the record, and judges the record.
     ///
     /// # Errors
     /// With the unexpected violations; or when an expected one is missing, or the record is not whole.
-    pub(crate) fn end(self, plane: &Plane, failed: bool) -> Result<()> {
+    pub(crate) fn end(self, plane: &Plane) -> Result<()> {
         let Self { observer, mark, logs, scenario } = self;
         let (lines, expected) = observer.stop()?;
         if let Some(cost) = cost(&lines) {
@@ -51,10 +48,9 @@ impl Observation {
             println!("  found as expected: {violation}");
         }
         let path = logs.join(TIMELINE);
-        if failed || !verdict.is_fine() {
-            let violations = [verdict.violations.clone(), verdict.provoked.clone()].concat();
-            std::fs::write(&path, timeline(&lines, &writes, &violations)).context("write the timeline")?;
-        }
+        // It is not known yet whether the scenario leaves nothing behind, which is a failure too.
+        let violations = [verdict.violations.clone(), verdict.provoked.clone()].concat();
+        std::fs::write(&path, timeline(&lines, &writes, &violations)).context("write the timeline")?;
         verdict.into_result().with_context(|| format!("see {} of {scenario}", path.display()))
     }
 }

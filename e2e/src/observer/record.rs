@@ -55,6 +55,9 @@ pub enum Event {
     Note {
         /// The text of the note.
         text: String,
+        /// The only namespace that it concerns. Empty if it concerns all.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        namespace: String,
     },
     /// The observer itself was held up. Members may have been silent meanwhile, and several changes may be recorded as
     /// one.
@@ -279,6 +282,11 @@ pub struct Fault {
 }
 
 impl Event {
+    /// A note that concerns all namespaces.
+    pub(crate) fn note(text: impl Into<String>) -> Self {
+        Self::Note { text: text.into(), namespace: String::new() }
+    }
+
     /// The key of what this event is about. Events about the same thing have the same key. Faults and notes have none.
     #[must_use]
     pub fn key(&self) -> Option<(String, String)> {

@@ -138,7 +138,7 @@ mod tests {
             Event::Machine(Machine { name: "a/b".to_owned(), phase: phase.to_owned(), ..Machine::default() })
         };
         let gone = || Event::Gone { what: "machine".to_owned(), name: "a/b".to_owned() };
-        let note = || Event::Note { text: "twice".to_owned() };
+        let note = || Event::note("twice");
         for event in
             [gone(), machine("Pending"), machine("Pending"), machine("Running"), note(), note(), gone(), gone()]
         {

@@ -89,7 +89,7 @@ impl Server {
         recorder.note(Event::ApiServer(self.told.clone()));
         let client = match client(&self.kubeconfig).await {
             Ok(client) => client,
-            Err(error) => return recorder.note(Event::Note { text: format!("{}: {error:#}", self.told.name) }),
+            Err(error) => return recorder.note(Event::note(format!("{}: {error:#}", self.told.name))),
         };
         let mut rounds = interval(PERIOD);
         rounds.set_missed_tick_behavior(MissedTickBehavior::Skip);

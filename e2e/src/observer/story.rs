@@ -93,7 +93,12 @@ impl Story {
     /// Seconds pass, and something is seen that changes nothing.
     pub(super) fn after(mut self, seconds: i64) -> Self {
         self.at += SignedDuration::from_secs(seconds);
-        self.and(Event::Note { text: "later".to_owned() })
+        self.and(Event::note("later"))
+    }
+
+    /// What was done to one of our managers, for the pages of this namespace.
+    pub(super) fn note(self, text: &str, namespace: &str) -> Self {
+        self.and(Event::Note { text: text.to_owned(), namespace: namespace.to_owned() })
     }
 
     /// From now on, the members that answer report this member list.

@@ -143,7 +143,7 @@ async fn in_a_clean_bed(
         Ok(()) => caught(run(&mut bed)).await,
         Err(error) => Err(error),
     };
-    let observed = bed.end_observation(passed.is_err());
+    let observed = bed.end_observation();
     let result = match (passed, observed) {
         (Err(error), Err(seen)) => Err(anyhow!("{error:#}; and {seen:#}")),
         (passed, observed) => passed.and(observed),

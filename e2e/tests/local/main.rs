@@ -193,7 +193,7 @@ impl Lane {
             }
             let mark = bed.plane.mark();
             let passed = caught(scenario(&mut bed)).await;
-            let observed = bed.end_observation(passed.is_err());
+            let observed = bed.end_observation();
             let ended = match (passed, observed) {
                 (Err(error), Err(seen)) => Err(anyhow!("{error:#}; and {seen:#}")),
                 (Err(error), Ok(())) | (Ok(()), Err(error)) => Err(error),

@@ -32,10 +32,12 @@ pub(crate) async fn api_server_away(bed: &mut Bed) -> Result<()> {
     let process = bed.machines.get("outage", &first[0])?.first_process();
     let load = LowLoad::begin_early_if_full(bed, &handle).await?;
 
+    bed.note("the API server is killed");
     bed.plane.stop_apiserver().await?;
     tokio::time::sleep(AWAY).await;
     let during = handle.membership(&bed.machines, &first).await?;
     ensure!(during.cluster_id == etcd.cluster_id, "etcd was {etcd:?}, and is {during:?}");
+    bed.note("the API server starts again");
     bed.plane.start_apiserver().await?;
     // Where Cluster API's managers elect a leader, they exit when they cannot reach the API server for ten seconds,
     // and are started again. So they are restarted here. Our manager keeps running.

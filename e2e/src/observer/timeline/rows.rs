@@ -74,7 +74,9 @@ fn told(etcd: &str, namespace: &str, event: &Event, before: &State, after: &Stat
             let concerns = fault.machines.iter().any(|machine| machine.starts_with(&format!("{namespace}/")));
             (concerns || fault.machines.is_empty()).then(|| (Weight::Fault, format!("FAULT: {}", fault.what)))
         }
-        Event::Note { text } => Some((Weight::Fault, text.clone())),
+        Event::Note { text, namespace: only } => {
+            (only.is_empty() || only == namespace).then(|| (Weight::Fault, text.clone()))
+        }
         Event::Late { millis } => Some((Weight::Fault, format!("the observer was held up for {millis} ms"))),
         Event::Member(member) if member.etcd == etcd => {
             let (was, is) = (was?, is?);

@@ -54,6 +54,13 @@ fn a_violation_stands_where_it_began_and_other_clusters_are_left_out() {
 }
 
 #[test]
+fn what_was_done_to_a_manager_stands_where_its_clusters_are() {
+    let page = page(&three().note("it is killed", "ns").note("another is killed", "other").note("all are killed", ""));
+    has(&page, &["10.000 V* 10 V 10 V 10 it is killed", "10.000 V* 10 V 10 V 10 all are killed"]);
+    assert!(!page.iter().any(|line| line.contains("another is killed")), "{}", page.join("\n"));
+}
+
+#[test]
 fn what_does_not_fit_on_a_page_is_left_out_the_least_interesting_first() {
     let mut story = three();
     for number in 0..2 * PAGE {

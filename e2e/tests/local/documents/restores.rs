@@ -56,7 +56,7 @@ pub(crate) async fn from_a_snapshot(bed: &mut Bed) -> Result<()> {
     handle.until_condition("Paused", "True", "Paused", PATIENCE).await?;
     // To the observer, a restored etcd is a new one. It judges first what came before the restore, and then what
     // follows.
-    bed.end_observation(false)?;
+    bed.end_observation()?;
 
     let begun = Instant::now();
     for machine in &machines[1..] {
