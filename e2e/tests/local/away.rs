@@ -1,5 +1,6 @@
 //! Faults while our manager is down.
 
+use crate::account::deleted;
 use crate::bring_up::PATIENCE;
 use crate::departures::{only_theirs, replaced};
 use crate::ill::{IMPATIENT, STALL, checked};
@@ -12,7 +13,7 @@ use e2e::bed::data::on;
 use e2e::bed::{Bed, ClusterHandle, Manifests};
 use e2e::history::{History, Load};
 use e2e::observer::Silence;
-use e2e::plane::{Mark, users};
+use e2e::plane::users;
 use e2e::until::until;
 use futures::try_join;
 use local_infrastructure::machine::Machine;
@@ -92,15 +93,6 @@ pub(crate) async fn while_members_fail(bed: &mut Bed) -> Result<()> {
     // No member is left that has the log from its beginning.
     let figures = nothing_is_lost(&rolls, rolled_under, &[]).await?;
     ensure!(figures.longest_stall <= STALL, "{figures}");
-    Ok(())
-}
-
-/// Checks in the audit log that our manager has deleted these Machines, each once, and no others.
-pub(crate) fn deleted(bed: &Bed, handle: &ClusterHandle, mark: Mark, wanted: &[String]) -> Result<()> {
-    let ours = bed.plane.requests_since(mark)?.user(users::PROVIDER).done_in(&handle.namespace);
-    let mut deleted: Vec<String> = ours.verb("delete").resource("machines").iter().map(|r| r.name.clone()).collect();
-    deleted.sort();
-    ensure!(deleted == wanted, "{}: deleted were {deleted:?}, wanted {wanted:?}", handle.namespace);
     Ok(())
 }
 

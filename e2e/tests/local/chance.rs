@@ -89,6 +89,8 @@ struct Story<'a> {
     size: usize,
     /// Changes of the configuration so far.
     configurations: usize,
+    /// How many Machines may be made at most.
+    most: usize,
     /// What has happened, for the output.
     told: Vec<String>,
 }
@@ -113,13 +115,14 @@ async fn tell(bed: &Bed, proxy: &EtcdProxy, seed: u64, number: usize) -> Result<
         ControlPlane::begin(bed, &handle, random)
     });
     let told = vec![format!("{size} members{}", if in_use { " that API servers use" } else { "" })];
-    let mut story = Story { bed, handle, manager, calls, control_plane, random, size, configurations: 0, told };
+    let mut story =
+        Story { bed, handle, manager, calls, control_plane, random, size, configurations: 0, most: size, told };
     story.faults();
     manifests.apply(&bed.client()).await?;
     let lived = story.live().await;
     println!("  story {number}: {}; {:.0} s", story.told.join(", "), begun.elapsed().as_secs_f32());
     lived.with_context(|| story.strikes())?;
-    made_once(bed, &namespace, mark)?;
+    made_once(bed, &namespace, mark, story.most)?;
     story.faults();
     story.handle.delete("Cluster", &story.handle.cluster).await?;
     if story.random.random_bool(0.5) {
@@ -171,6 +174,7 @@ impl Story<'_> {
         match change {
             Change::Resize(size) => {
                 self.told.push(format!("{size} are wanted"));
+                self.most += size.saturating_sub(self.size);
                 self.size = *size;
                 wanted(&self.handle, *size).await
             }
@@ -178,16 +182,19 @@ impl Story<'_> {
                 self.told.push("another configuration".to_owned());
                 self.configurations += 1;
                 gone.extend(machines.iter().cloned());
+                self.most += machines.len();
                 let command = format!("echo {}", self.configurations);
                 changed(&self.handle, &json!({"etcdadmConfigSpec": {"preEtcdadmCommands": [command]}})).await
             }
             Change::Delete(machine) => {
                 self.told.push(format!("{machine} is deleted"));
+                self.most += 1;
                 gone.push(machine.clone());
                 self.handle.delete("Machine", machine).await
             }
             Change::Die(machine) => {
                 self.told.push(format!("{machine} hangs"));
+                self.most += 1;
                 gone.push(machine.clone());
                 let found = self.handle.api("LocalMachine").get(machine).await?;
                 let address: Ipv4Addr = first_address(&found).context("it has no address")?.parse()?;
@@ -307,8 +314,8 @@ impl Story<'_> {
     }
 }
 
-/// Checks in the audit log that no Machine was made twice.
-fn made_once(bed: &Bed, namespace: &str, mark: e2e::plane::Mark) -> Result<()> {
+/// Checks in the audit log that no Machine was made twice, and that this many were made at most.
+fn made_once(bed: &Bed, namespace: &str, mark: e2e::plane::Mark, most: usize) -> Result<()> {
     let ours = bed.plane.requests_since(mark)?.user(users::PROVIDER);
     let ours = ours.filter(|request| request.namespace == namespace && request.code == 201);
     let mut made: BTreeMap<String, usize> = BTreeMap::new();
@@ -316,5 +323,6 @@ fn made_once(bed: &Bed, namespace: &str, mark: e2e::plane::Mark) -> Result<()> {
         *made.entry(request.name.clone()).or_default() += 1;
     }
     ensure!(!made.is_empty() && made.values().all(|count| *count == 1), "made were {made:?}");
+    ensure!(made.len() <= most, "{most} Machines were to be made at most, and made were {made:?}");
     Ok(())
 }

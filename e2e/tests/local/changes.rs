@@ -4,6 +4,7 @@
 
 mod used;
 
+use crate::account::changed_machines;
 use crate::deletion::all_is_gone;
 use crate::departures::only_theirs;
 use crate::load::LowLoad;
@@ -141,7 +142,7 @@ async fn tell(bed: &Bed, change: &Change, namespace: &str, place: Option<Place>)
     handle.until_ready(PATIENCE).await?;
     let old = handle.etcd_machines().await?;
     let before = handle.membership(&bed.machines, &old).await?;
-    let clients = Clients::begin(bed, &handle, change.servers).await?;
+    let (mark, clients) = (bed.plane.mark(), Clients::begin(bed, &handle, change.servers).await?);
     let up = strikes(&manager, place.as_ref());
     let spec = Patch::Merge(json!({"spec": change.after}));
     handle.etcds().patch(&handle.etcd, &PatchParams::default(), &spec).await?;
@@ -149,6 +150,8 @@ async fn tell(bed: &Bed, change: &Change, namespace: &str, place: Option<Place>)
     let after = handle.membership(&bed.machines, &machines).await?;
     ensure!(after.cluster_id == before.cluster_id, "etcd was {before:?}, and is {after:?}");
     only_theirs(bed, &handle, &machines).await?;
+    let left: Vec<String> = old.iter().filter(|name| !machines.contains(name)).cloned().collect();
+    changed_machines(bed, &handle, mark, &left, change.has - change.stay)?;
     let stub = clients.end(&handle).await?;
     let warnings = warnings(&client, namespace).await?;
     ensure!(warnings.is_empty(), "{} warnings: {warnings:#?}", warnings.len());

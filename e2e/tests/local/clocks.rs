@@ -3,7 +3,7 @@
 
 mod middle;
 
-use crate::away::deleted;
+use crate::account::deleted;
 use crate::departures::only_theirs;
 use crate::ill::{IMPATIENT, all_are_well, checked};
 use crate::load::LowLoad;

@@ -2,6 +2,7 @@
 //! loses the answer or gets an error. At the writes to the API server, it is killed or loses the answer. Each time, the
 //! member leaves once, and the cluster has as many members as before.
 
+use crate::account::changed_machines;
 use crate::deletion::all_is_gone;
 use crate::load::LowLoad;
 use crate::records::warnings;
@@ -108,7 +109,7 @@ impl Story<'_> {
         let before = handle.membership(&bed.machines, std::slice::from_ref(&doomed)).await?;
         // The proxy lets no watch through.
         let load = if calls.is_none() { Some(LowLoad::begin(bed, &handle).await?) } else { None };
-        let up = manager.writes().len();
+        let (mark, up) = (bed.plane.mark(), manager.writes().len());
         match (&calls, &place) {
             (Some(calls), Some(place)) => calls.add(place.rule(calls.writes().len())),
             (None, Some(place)) => manager.add(place.rule(up)),
@@ -124,6 +125,7 @@ impl Story<'_> {
         let stayed = before.stayed(&after);
         ensure!(after.cluster_id == before.cluster_id && stayed == 2, "etcd was {before:?}, and is {after:?}");
         only_theirs(bed, &handle, &machines).await?;
+        changed_machines(bed, &handle, mark, &[], 1)?;
         if let Some(load) = load {
             load.judged().await?;
         }

@@ -7,12 +7,12 @@ mod passing;
 mod quorum;
 mod victim;
 
+use crate::account::{changed_machines, made};
 use crate::bring_up::PATIENCE;
 use crate::certificates;
 use crate::deletion::all_is_gone;
 use crate::departures::only_theirs;
 use crate::ill::{IMPATIENT, STALL, checked, copies_are_saved, unavailability_is_told};
-use crate::leases::made;
 use crate::rolls::{FOLLOWERS, another_spec, changed, nothing_is_lost, up_to_date};
 use crate::scale::data_of;
 use crate::shrinks::{alone, wanted};
@@ -29,6 +29,7 @@ use fault::{Action, FAULTS, Needs, ONCE};
 use futures::{StreamExt, TryStreamExt, stream};
 use local_infrastructure::machine::Machine;
 use serde_json::json;
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 use victim::{Found, SMALL, Victim, find};
 
@@ -166,7 +167,7 @@ impl Story<'_> {
         };
         // All Machines are made at the same time, so their names are known.
         let old = handle.member_names(before);
-        let etcd = agreed(bed, &handle, &old).await?;
+        let (mark, etcd) = (bed.plane.mark(), agreed(bed, &handle, &old).await?);
         // A fault that needs preparation is prepared on every member, because the victim is not known yet.
         let machines = bed.machines_of(&handle.namespace, &old)?;
         match self.fault.needs {
@@ -198,6 +199,10 @@ impl Story<'_> {
         let alive = old.iter().filter(|name| !dead.iter().any(|dead| dead.machine == **name));
         let alive = alive.filter(|name| leaves.as_ref() != Some(*name));
         let stayed = alive.clone().filter(|name| machines.contains(name)).count();
+        let ever = || old.iter().chain(dead.iter().map(|dead| &dead.machine)).chain(&machines);
+        let by_us = ever().filter(|name| !machines.contains(name) && leaves.as_ref() != Some(*name));
+        let new: BTreeSet<&String> = ever().filter(|name| !old.contains(name)).collect();
+        changed_machines(bed, &handle, mark, &by_us.cloned().collect::<Vec<_>>(), new.len())?;
         let (least, most) = match self.change {
             // No healthy member leaves.
             Change::Growth | Change::Repair | Change::BringUp | Change::Departure => (alive.count(), before),

@@ -1,9 +1,8 @@
 //! Members of a cluster that is up fail and come back. This is reported, and with remediation mode Report nothing is
 //! removed.
 
-use crate::away::deleted;
+use crate::account::{deleted, made};
 use crate::bring_up::{PATIENCE, released};
-use crate::leases::made;
 use crate::load::LowLoad;
 use crate::scale::data_of;
 use anyhow::{Context, Result, ensure};

@@ -1,10 +1,17 @@
 //! Our own processes are killed while clusters come up, at random moments: nothing is lost, and nothing is made twice.
 //! [`crate::places`] kills our manager at every write.
 
+use crate::account::changed_machines;
 use crate::bring_up::{PATIENCE, released};
+use crate::departures::{only_theirs, replaced};
+use crate::ill::{IMPATIENT, checked};
 use crate::load::LowLoad;
+use crate::repair;
+use crate::rolls::{FOLLOWERS, another_spec, changed, nothing_is_lost, rolled};
+use crate::shrinks::{alone, shrinks_to};
 use anyhow::{Context, Result, ensure};
 use e2e::bed::{Bed, ClusterHandle, Manifests};
+use e2e::history::History;
 use e2e::observer::writes;
 use e2e::plane::{Mark, users};
 use e2e::scenarios::{is_full, seed};
@@ -113,6 +120,42 @@ pub(crate) async fn two_managers_at_once(bed: &mut Bed) -> Result<()> {
         request.code == 409 && !is_up_to_date
     });
     ensure!(!refused.is_empty(), "the two never met:\n{requests}");
+    bed.kill_manager(1).await
+}
+
+/// Two managers that know nothing of each other replace a dead member, roll out another spec, and scale down. Nothing
+/// is done twice.
+pub(crate) async fn two_managers_through_changes(bed: &mut Bed) -> Result<()> {
+    bed.start_manager(1).await?;
+    let handle = alone(bed, checked(Manifests::new("twins-changes", "demo")?, IMPATIENT)).await?;
+    let writers =
+        History::begin(bed.world(), &handle.namespace, &handle.staged_etcd_access().await?, FOLLOWERS).await?;
+    let mut mark = bed.plane.mark();
+    let begun = mark;
+    let mut members = handle.status().await?.members.into_iter();
+    let dead = members.find(|member| !member.leader).context("there is no follower")?.machine;
+    repair::dies(bed, &handle, &dead).await?;
+    let old = replaced(bed, &handle, &dead).await?;
+    only_theirs(bed, &handle, &old).await?;
+    changed_machines(bed, &handle, mark, &[dead], 1).context("the dead member")?;
+
+    mark = bed.plane.mark();
+    changed(&handle, &another_spec()).await?;
+    let new = rolled(bed, &handle, &old, &writers).await?;
+    changed_machines(bed, &handle, mark, &old, new.len()).context("the rollout")?;
+
+    mark = bed.plane.mark();
+    shrinks_to(bed, &handle, 1, false, &writers).await?;
+    let left = handle.etcd_machines().await?;
+    let gone: Vec<String> = new.into_iter().filter(|name| !left.contains(name)).collect();
+    changed_machines(bed, &handle, mark, &gone, 0).context("the scale-down")?;
+
+    let refused = bed.plane.requests_since(begun)?.user(users::PROVIDER).writes();
+    let refused = refused.filter(|request| request.namespace == handle.namespace && request.code == 409);
+    println!("  {} writes were refused, because the other manager was faster", refused.len());
+    ensure!(!refused.is_empty(), "the two never met");
+    let figures = nothing_is_lost(&handle, writers, &[]).await?;
+    ensure!(figures.failed_twice == 0, "{figures}");
     bed.kill_manager(1).await
 }
 

@@ -1,11 +1,11 @@
 //! One of our watches lags in each change of a cluster, from the beginning of the change or from the middle of it.
 //! Members are still added, replaced and removed once, one after the other.
 
+use crate::account::changed_machines;
 use crate::bring_up::PATIENCE;
 use crate::deletion::all_is_gone;
 use crate::departures::{only_theirs, replaced};
 use crate::ill::{IMPATIENT, STALL, checked};
-use crate::leases::made;
 use crate::rolls::{FOLLOWERS, another_spec, changed, follow, nothing_is_lost, rolled};
 use crate::shrinks::{are_well, wanted};
 use anyhow::{Context, Result, ensure};
@@ -14,12 +14,10 @@ use e2e::bed::{Bed, ClusterHandle, Manifests, Membership};
 use e2e::faults::FaultyManager;
 use e2e::history::History;
 use e2e::observer::Silence;
-use e2e::plane::{Mark, users};
 use e2e::until::until;
 use futures::{StreamExt, TryStreamExt, stream};
 use local_infrastructure::machine::Machine;
 use serde_json::{Value, json};
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// What our manager watches of a cluster without a control plane, and whether each change has to appear there: a
@@ -171,7 +169,7 @@ impl<'a> Late<'a> {
         let old = handle.etcd_machines().await?;
         let kept = self.late_from(from, &old, async || wanted(handle, 3).await).await?;
         self.is_well(3).await?;
-        self.done(mark, &[], 2)?;
+        changed_machines(self.bed, &self.handle, mark, &[], 2)?;
         Ok(kept)
     }
 
@@ -181,7 +179,7 @@ impl<'a> Late<'a> {
         let kept = self.late(async || handle.delete("Machine", &leaves).await).await?;
         replaced(self.bed, handle, &leaves).await?;
         self.is_well(3).await?;
-        self.done(mark, &[], 1)?;
+        changed_machines(self.bed, &self.handle, mark, &[], 1)?;
         Ok(kept)
     }
 
@@ -196,7 +194,7 @@ impl<'a> Late<'a> {
         let kept = self.late_from(from, &dead, kills).await?;
         replaced(self.bed, &self.handle, &dead[0]).await?;
         self.is_well(3).await?;
-        self.done(mark, &dead, 1)?;
+        changed_machines(self.bed, &self.handle, mark, &dead, 1)?;
         Ok(kept)
     }
 
@@ -215,7 +213,7 @@ impl<'a> Late<'a> {
         let old = handle.etcd_machines().await?;
         let kept = self.late_from(from, &old, async || changed(handle, spec).await).await?;
         rolled(self.bed, handle, &old, &self.writers).await?;
-        self.done(mark, &old, old.len())?;
+        changed_machines(self.bed, &self.handle, mark, &old, old.len())?;
         Ok(kept)
     }
 
@@ -248,7 +246,7 @@ impl<'a> Late<'a> {
         let left = self.is_well(1).await?;
         let gone: Vec<String> = old.into_iter().filter(|name| !left.contains(name)).collect();
         ensure!(gone.len() == 2, "{left:?} is not one of those before");
-        self.done(mark, &gone, 0)?;
+        changed_machines(self.bed, &self.handle, mark, &gone, 0)?;
         Ok(kept)
     }
 
@@ -296,17 +294,6 @@ impl<'a> Late<'a> {
         follow(&self.writers, &handle.status().await?);
         only_theirs(self.bed, handle, &machines).await?;
         Ok(machines)
-    }
-
-    /// Checks in the audit log that our manager has deleted these Machines and no others, and has made this many.
-    fn done(&self, mark: Mark, deleted: &[String], new: usize) -> Result<()> {
-        let ours = self.bed.plane.requests_since(mark)?.user(users::PROVIDER).done_in(&self.handle.namespace);
-        let ours = ours.verb("delete").resource("machines");
-        // A Machine may be deleted again, because our manager may not see yet that it is being deleted.
-        let found: BTreeSet<&String> = ours.iter().map(|request| &request.name).collect();
-        let wanted: BTreeSet<&String> = deleted.iter().collect();
-        ensure!(found == wanted, "deleted were {found:?}, wanted {wanted:?}");
-        made(self.bed, &self.handle, mark, new)
     }
 }
 

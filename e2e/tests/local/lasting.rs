@@ -135,7 +135,7 @@ async fn come_back(bed: &Bed, fault: &Fault, number: usize, patience: i64) -> Re
     let theirs: Vec<&Machine> = machines.iter().collect();
     bed.fault(&format!("{number} of {} are {}", handle.namespace, fault.name), &theirs, Silence::Lasting);
     try_join_all(machines.iter().map(|machine| on(machine, fault.begins))).await?;
-    is_told_and_left_alone(&handle, &names).await?;
+    is_told_and_left_alone(&handle, &names, &names[..number]).await?;
 
     unhealthy_after(&handle, patience).await?;
     bed.fault_is_over(&format!("{number} of {}: that is over", handle.namespace), &theirs);
@@ -164,12 +164,15 @@ async fn is_as_before(
 }
 
 /// Waits until a condition reports that etcd is not available. Checks that, after a while, no member or Machine is
-/// replaced, removed or deleted.
-async fn is_told_and_left_alone(handle: &ClusterHandle, names: &[String]) -> Result<()> {
-    let message = unavailability_is_told(handle, TOLD).await?;
-    println!("  {}: {message}", handle.namespace);
+/// replaced, removed or deleted, and that the condition says so and names the members that the fault has struck.
+async fn is_told_and_left_alone(handle: &ClusterHandle, names: &[String], struck: &[String]) -> Result<()> {
+    unavailability_is_told(handle, TOLD).await?;
     tokio::time::sleep(STEADY).await;
     nothing_is_begun(handle).await?;
+    let message = unavailability_is_told(handle, TOLD).await?;
+    println!("  {}: {message}", handle.namespace);
+    let names_all = struck.iter().all(|name| message.contains(&format!("{name}: ")));
+    ensure!(names_all && message.contains(". Nothing is removed; "), "it says: {message}");
     let machines = handle.etcd_machines().await?;
     ensure!(machines == names, "the Machines are {machines:?}");
     Ok(())

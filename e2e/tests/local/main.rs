@@ -4,6 +4,7 @@
 //!
 //! Long scenarios run only with `E2E_FULL=1`, or when they are selected by their full name.
 
+mod account;
 mod addresses;
 mod away;
 mod bad_input;
@@ -271,6 +272,7 @@ fn scenarios() -> Vec<Scenario<Lane>> {
         scenario!(chance::of_faults_and_changes).long(true),
         scenario!(leftovers::of_a_machine_that_is_not_made).long(true),
         scenario!(kills::two_managers_at_once),
+        scenario!(kills::two_managers_through_changes).long(true),
         scenario!(kills::local_infrastructure),
         scenario!(outage::api_server_away),
         scenario!(boots::late_and_never),

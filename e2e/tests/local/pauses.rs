@@ -1,6 +1,6 @@
 //! A pause in the middle of a change: nothing more is done until the pause ends, and then the change goes on.
 
-use crate::away::deleted;
+use crate::account::deleted;
 use crate::bring_up::PATIENCE;
 use crate::departures::{only_theirs, replaced};
 use crate::ill::{IMPATIENT, STALL, checked};
@@ -36,7 +36,8 @@ pub(crate) async fn in_a_rollout(bed: &mut Bed) -> Result<()> {
     changed(&handle, &another_spec()).await?;
     let operation =
         until("the first old member leaves", ROLLOUT, async || Ok(handle.status().await?.operation)).await?;
-    pause(&handle, "Cluster", &handle.cluster, &json!({"spec": {"paused": true}})).await?;
+    let set = |value: Value| json!({"metadata": {"annotations": {PAUSED_ANNOTATION: value}}});
+    pause(&handle, "EtcdCluster", &handle.etcd, &set(json!(""))).await?;
     handle.until_condition("Paused", "True", "Paused", PATIENCE).await?;
     let machines = handle.etcd_machines().await?;
     println!("  paused at {operation:?}: there are {machines:?}");
@@ -50,7 +51,7 @@ pub(crate) async fn in_a_rollout(bed: &mut Bed) -> Result<()> {
     ensure!(after == before, "etcd was {before:?}, and is {after:?}");
     ensure!(handle.etcd_machines().await? == machines, "the Machines were {machines:?}");
 
-    pause(&handle, "Cluster", &handle.cluster, &json!({"spec": {"paused": false}})).await?;
+    pause(&handle, "EtcdCluster", &handle.etcd, &set(Value::Null)).await?;
     rolled(bed, &handle, &old, &writers).await?;
     handle.until_condition("Paused", "False", "NotPaused", PATIENCE).await?;
     deleted(bed, &handle, begun, &old)?;
@@ -60,7 +61,7 @@ pub(crate) async fn in_a_rollout(bed: &mut Bed) -> Result<()> {
     Ok(())
 }
 
-/// A machine dies while the EtcdCluster is paused. However long the pause lasts, nothing but status and events is
+/// A machine dies while the Cluster is paused. However long the pause lasts, nothing but status and events is
 /// written. Afterwards the member is replaced, once.
 pub(crate) async fn of_a_repair(bed: &mut Bed) -> Result<()> {
     let bed = &*bed;
@@ -68,8 +69,7 @@ pub(crate) async fn of_a_repair(bed: &mut Bed) -> Result<()> {
     let load = LowLoad::begin(bed, &handle).await?;
     let machines = handle.etcd_machines().await?;
     let before = members(bed, &handle, &machines).await?;
-    let set = |value: Value| json!({"metadata": {"annotations": {PAUSED_ANNOTATION: value}}});
-    pause(&handle, "EtcdCluster", &handle.etcd, &set(json!(""))).await?;
+    pause(&handle, "Cluster", &handle.cluster, &json!({"spec": {"paused": true}})).await?;
     handle.until_condition("Paused", "True", "Paused", PATIENCE).await?;
 
     let mark = bed.plane.mark();
@@ -82,7 +82,7 @@ pub(crate) async fn of_a_repair(bed: &mut Bed) -> Result<()> {
     ensure!(status.last_remediation.is_none() && status.operation.is_none(), "{:?}", status.conditions);
     ensure!(handle.etcd_machines().await? == machines, "the Machines were {machines:?}");
 
-    pause(&handle, "EtcdCluster", &handle.etcd, &set(Value::Null)).await?;
+    pause(&handle, "Cluster", &handle.cluster, &json!({"spec": {"paused": false}})).await?;
     let left = replaced(bed, &handle, &dead).await?;
     only_theirs(bed, &handle, &left).await?;
     let etcd = handle.membership(&bed.machines, &left).await?;

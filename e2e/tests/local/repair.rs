@@ -1,6 +1,7 @@
 //! A member's machine is gone for good: the member is replaced while the cluster is in use. A member that comes back
 //! in time stays.
 
+use crate::account::changed_machines;
 use crate::bring_up::{PATIENCE, released};
 use crate::departures::{only_theirs, replaced};
 use crate::during::{CUT_OFF, Fault, KILLED, ROBBED};
@@ -243,13 +244,14 @@ async fn tell(bed: &Bed, namespace: &str, place: Option<Place>) -> Result<Told> 
     handle.until_ready(BESIDE_OTHERS).await?;
     released(&handle).await?;
     let load = LowLoad::begin(bed, &handle).await?;
-    let up = strikes(&manager, place.as_ref());
+    let (mark, up) = (bed.plane.mark(), strikes(&manager, place.as_ref()));
     let doomed = handle.member_names(3)[2].clone();
     dies(bed, &handle, &doomed).await?;
     let machines = replaced(bed, &handle, &doomed).await?;
     only_theirs(bed, &handle, &machines).await?;
     ensure!(machines.len() == 3, "the Machines are {machines:?}");
     is_told(&handle).await?;
+    changed_machines(bed, &handle, mark, &[doomed], 1)?;
     load.judged().await?;
     let told = Told::until_now(&manager, up);
     handle.delete("Cluster", &handle.cluster).await?;
@@ -302,6 +304,8 @@ pub(crate) async fn dies(bed: &Bed, handle: &ClusterHandle, name: &str) -> Resul
 /// A cluster whose members are checked often, and soon count as unhealthy.
 pub(crate) fn manifests(namespace: &str, replicas: i64) -> Result<Manifests> {
     Ok(Manifests::new(namespace, "demo")?.replicas(replicas).with("EtcdCluster", |etcd| {
+        // To the closest peer, a number that cannot be read means that the first failed check is enough.
+        etcd["metadata"]["annotations"]["etcdcluster.cluster.x-k8s.io/healthcheck-retries"] = json!("x");
         etcd["spec"]["healthCheck"] = json!({"intervalSeconds": CHECKS.0, "unhealthyAfterSeconds": CHECKS.1});
     }))
 }

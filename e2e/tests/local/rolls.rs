@@ -2,11 +2,10 @@
 
 mod forecast;
 
-use crate::away::deleted;
+use crate::account::{deleted, made};
 use crate::bring_up::{self, PATIENCE, released};
 use crate::deletion::all_is_gone;
 use crate::departures::only_theirs;
-use crate::leases::made;
 use crate::records::{Record, warnings};
 use crate::scale::{LOAD, data_of};
 use crate::shrinks::{alone, are_well};
@@ -91,8 +90,8 @@ pub(crate) async fn after_a_time(bed: &mut Bed) -> Result<()> {
     judged(bed, &handle, writers, &[], old.len()).await
 }
 
-/// From etcd 3.5 through two patch versions of 3.6 to 3.7, with a return to 3.5 while versions are mixed. A change of
-/// version that etcd cannot make in one step is refused.
+/// From etcd 3.5 through two patch versions of 3.6 to 3.7, with a return to 3.5 and to 3.6 while versions are mixed. A
+/// change of version that etcd cannot make in one step is refused.
 pub(crate) async fn versions_under_load(bed: &mut Bed) -> Result<()> {
     let [first, earlier, second, third] = Etcd::ALL.map(Etcd::version);
     let (first, earlier, second, third) = (first?, earlier?, second?, third?);
@@ -104,29 +103,12 @@ pub(crate) async fn versions_under_load(bed: &mut Bed) -> Result<()> {
         History::begin(bed.world(), &handle.namespace, &handle.staged_etcd_access().await?, FOLLOWERS).await?;
 
     is_refused(&handle, &third, "go to 3.6 first").await?;
-    changed(&handle, &version(&second)).await?;
-    until("a member of the next version votes", ROLLOUT, async || {
-        let status = handle.status().await?;
-        follow(&writers, &status);
-        let new = status.members.iter().filter(|member| member.version == second && is_voter(member));
-        Ok((new.count() > 0).then_some(()))
-    })
-    .await?;
-    changed(&handle, &version(&first)).await?;
-    until("all are back", ROLLOUT, async || {
-        let status = handle.status().await?;
-        follow(&writers, &status);
-        ensure!(up_to_date(&status)?.0 == "True", "{:?}", status.conditions);
-        ensure!(status.members.iter().all(|member| member.version == first), "{:?}", status.members);
-        Ok(Some(()))
-    })
-    .await?;
-    let machines = are_well(bed, &handle, 3).await?;
-    follow(&writers, &handle.status().await?);
-
+    let machines = goes_there_and_back(bed, &handle, (&second, &first), &writers).await?;
     let machines = goes_to(bed, &handle, &earlier, &machines, &writers).await?;
     is_refused(&handle, &third, "go to 3.6.11 first").await?;
-    let machines = goes_to(bed, &handle, &second, &machines, &writers).await?;
+    goes_to(bed, &handle, &second, &machines, &writers).await?;
+    is_refused(&handle, &first, "stay with 3.6").await?;
+    let machines = goes_there_and_back(bed, &handle, (&third, &second), &writers).await?;
     goes_to(bed, &handle, &third, &machines, &writers).await?;
 
     let figures = nothing_is_lost(&handle, writers, &[]).await?;
@@ -155,7 +137,37 @@ async fn goes_to(
     Ok(machines)
 }
 
-/// Asks for a version that the members cannot go to: a condition says which version they can go to first, and nothing
+/// Rolls out another version of etcd until a member of it votes, and then goes back to the present one. Returns the
+/// names of the Machines.
+async fn goes_there_and_back(
+    bed: &Bed,
+    handle: &ClusterHandle,
+    (there, back): (&str, &str),
+    writers: &History,
+) -> Result<Vec<String>> {
+    changed(handle, &version(there)).await?;
+    until(format!("a member of {there} votes"), ROLLOUT, async || {
+        let status = handle.status().await?;
+        follow(writers, &status);
+        let new = status.members.iter().filter(|member| member.version == there && is_voter(member));
+        Ok((new.count() > 0).then_some(()))
+    })
+    .await?;
+    changed(handle, &version(back)).await?;
+    until(format!("all are back at {back}"), ROLLOUT, async || {
+        let status = handle.status().await?;
+        follow(writers, &status);
+        ensure!(up_to_date(&status)?.0 == "True", "{:?}", status.conditions);
+        ensure!(status.members.iter().all(|member| member.version == back), "{:?}", status.members);
+        Ok(Some(()))
+    })
+    .await?;
+    let machines = are_well(bed, handle, 3).await?;
+    follow(writers, &handle.status().await?);
+    Ok(machines)
+}
+
+/// Asks for a version that the members cannot go to: a condition says which version they can have instead, and nothing
 /// is done.
 async fn is_refused(handle: &ClusterHandle, asked: &str, instead: &str) -> Result<()> {
     let machines = handle.etcd_machines().await?;
@@ -166,6 +178,7 @@ async fn is_refused(handle: &ClusterHandle, asked: &str, instead: &str) -> Resul
         Ok(Some(()))
     })
     .await?;
+    tokio::time::sleep(AFTERWARDS).await;
     ensure!(
         handle.etcd_machines().await? == machines && handle.status().await?.ready,
         "it did more than refuse {asked}"

@@ -78,7 +78,7 @@ async fn grows(bed: &mut Bed, namespace: &str, before: usize, after: usize, kill
     bed.exactly(&[(&handle, after)]).await
 }
 
-/// Checks that every write was acknowledged in time, and that none was lost.
+/// Checks that every write was acknowledged, and that none was lost.
 fn is_kept(bed: &Bed, handle: &ClusterHandle, record: &load::Record, members: usize) -> Result<()> {
     let figures = record.figures();
     println!("  {}: {figures}", handle.namespace);

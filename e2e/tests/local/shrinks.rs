@@ -128,7 +128,14 @@ async fn shrinks(bed: &mut Bed, handle: &ClusterHandle, sizes: &[usize], killed:
     Ok(())
 }
 
-async fn shrinks_to(bed: &mut Bed, handle: &ClusterHandle, size: usize, killed: bool, writers: &History) -> Result<()> {
+/// Takes members away. The manager is killed meanwhile if `killed` is set.
+pub(crate) async fn shrinks_to(
+    bed: &mut Bed,
+    handle: &ClusterHandle,
+    size: usize,
+    killed: bool,
+    writers: &History,
+) -> Result<()> {
     let endpoints = handle.status().await?.endpoints;
     let states = States::of(handle.etcds(), &handle.etcd).await?;
     wanted(handle, size).await?;

@@ -1,10 +1,9 @@
 //! The clock jumps in the middle of a change, while the first machine that was made for it boots.
 
 use super::{HOURS, STAYS, YEAR, a_year_ahead, comes_to_rest, is_sane, of_the_manager, the_right_one};
-use crate::away::deleted;
+use crate::account::{deleted, made};
 use crate::deletion::all_is_gone;
 use crate::ill::{IMPATIENT, checked};
-use crate::leases::made;
 use crate::load::LowLoad;
 use crate::repair;
 use crate::rolls::{ROLLOUT, another_spec, changed, up_to_date};

@@ -185,7 +185,8 @@ impl<'a> Cluster<'a> {
         Ok(())
     }
 
-    /// Writes keys, unless clients write all the time.
+    /// Writes keys, unless clients write all the time. In that case there are no such keys: the judge looks at what the
+    /// clients were told, and a member that has them all only shows that it answers.
     async fn write(&mut self, machine: &Machine, keys: usize) -> Result<()> {
         if self.load.is_none() {
             self.keys.write(machine, keys).await?;

@@ -7,7 +7,7 @@ use super::victim::{Victim, find};
 use super::{
     AT_ONCE, CUT_OFF, Change, FROZEN, Fault, Story, UNHEARD, agreed, ask_the_living, begin_writers, carried_out, up,
 };
-use crate::away::deleted;
+use crate::account::deleted;
 use crate::bring_up::PATIENCE;
 use crate::ill::{ILLNESS, PATIENT, unhealthy_after};
 use crate::rolls::is_voter;

@@ -3,7 +3,7 @@
 
 use super::victim::{Found, Victim, find};
 use super::{CUT_OFF, Change, FROZEN, Fault, STEADY, Story, agreed, begin_writers, carried_out, up};
-use crate::away::deleted;
+use crate::account::deleted;
 use crate::bring_up::PATIENCE;
 use crate::deletion::all_is_gone;
 use crate::ill::{unavailability_is_told, unhealthy_after};

@@ -58,7 +58,7 @@ async fn lose_their_data(bed: &Bed, fault: &Fault, number: usize, loss: Option<D
     let theirs: Vec<&Machine> = machines.iter().collect();
     bed.fault(&format!("{number} of {} are {}", handle.namespace, fault.name), &theirs, Silence::Lasting);
     try_join_all(machines.iter().map(|machine| on(machine, fault.begins))).await?;
-    is_told_and_left_alone(&handle, &names).await?;
+    is_told_and_left_alone(&handle, &names, &names).await?;
     is_explained(&handle, &names).await?;
     for machine in &machines {
         if let Some(loss) = loss {
