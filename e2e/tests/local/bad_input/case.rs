@@ -4,6 +4,7 @@ use crate::bring_up::{PATIENCE, released};
 use anyhow::{Context, Result, ensure};
 use e2e::bed::{Bed, ClusterHandle, Manifests};
 use e2e::plane::{Mark, Request, users};
+use e2e::until::until;
 use kube::api::{Patch, PatchParams};
 use serde_json::Value;
 
@@ -81,6 +82,14 @@ impl<'a> Case<'a> {
         let machines = self.handle.etcd_machines().await?;
         ensure!(machines.is_empty(), "in {}: {machines:?}", self.handle.namespace);
         Ok(())
+    }
+
+    /// Waits until the control plane is paused. It may have been made a moment ago, after what the Cluster says.
+    pub(super) async fn control_plane_waits(&self) -> Result<()> {
+        until("the control plane is paused until there is etcd", PATIENCE, async || {
+            Ok(self.handle.control_plane_is_paused().await?.then_some(()))
+        })
+        .await
     }
 
     /// Checks that the cluster, now correct, comes up and is handed over.

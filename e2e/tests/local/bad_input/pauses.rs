@@ -35,7 +35,7 @@ pub(super) async fn of_etcd(bed: &Bed) -> Result<()> {
     })
     .await?;
     case.nothing_was_made().await?;
-    ensure!(case.handle.control_plane_is_paused().await?, "the control plane goes ahead without etcd");
+    case.control_plane_waits().await?;
     case.patch("EtcdCluster", "demo-etcd", &json!({"metadata": {"annotations": {PAUSED_ANNOTATION: null}}})).await?;
     case.comes_up().await
 }
