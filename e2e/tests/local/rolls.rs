@@ -207,7 +207,8 @@ pub(crate) async fn beside_a_control_plane(bed: &mut Bed) -> Result<()> {
     })
     .await?;
     tokio::time::sleep(AFTERWARDS).await;
-    ensure!(waits.contains("when the control plane has rolled out"), "it says {waits}");
+    let says_so = waits.contains("when the control plane has rolled out");
+    ensure!(says_so, "the old members do not wait for the control plane: {waits}");
     ensure!(handle.etcd_machines().await?.len() == 6, "an old member has left");
     let done = forecast::done(bed, &handle, mark, old.len())?;
     ensure!(done == foretold && done.replaces(&old), "foretold was {foretold:?}, and done {done:?}");
