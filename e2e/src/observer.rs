@@ -53,7 +53,6 @@ pub use verdict::{Expected, Verdict, writes};
 pub type KeepLogs = dyn Fn(&str) + Send + Sync;
 
 /// What a bed shows the observer of its machines.
-#[derive(Clone)]
 pub struct Insight {
     /// Where a machine has etcd's data.
     pub data: Arc<DataDirectory>,
@@ -125,12 +124,7 @@ impl Observer {
         self.recorder.note(Event::Fault(Fault { what: what.into(), machines, until, over: true }));
     }
 
-    /// Records an action of a scenario that changes nothing for the rules.
-    pub fn note(&self, what: impl Into<String>) {
-        self.recorder.note(Event::note(what));
-    }
-
-    /// For parts of the test bed that note what they do to our processes.
+    /// For scenarios and parts of the test bed that note what they do to our processes.
     #[must_use]
     pub fn notes(&self) -> Notes {
         Notes { recorder: Some(self.recorder.clone()), namespace: String::new() }

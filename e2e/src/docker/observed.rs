@@ -69,7 +69,7 @@ impl DockerBed {
     /// timeline shows it. Without an observation, nothing happens.
     pub fn note(&self, what: &str) {
         if let Some(observed) = &self.observed {
-            observed.observation.observer().note(what);
+            observed.observation.observer().notes().note(what);
         }
     }
 
