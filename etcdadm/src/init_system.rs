@@ -34,6 +34,10 @@ pub trait InitSystem: Send + Sync {
 
     /// Stops etcd until it is started again. Completes when etcd has stopped.
     fn stop(&self) -> Boxed<Result<()>>;
+
+    /// Stops etcd, which runs or is starting, and starts it. It is one order, which the init system carries out even if
+    /// this program ends meanwhile. Completes and fails like a start.
+    fn restart(&self) -> Boxed<Result<()>>;
 }
 
 /// systemd, or whatever else answers to `systemctl`.
@@ -67,6 +71,10 @@ impl InitSystem for Systemd {
 
     fn stop(&self) -> Boxed<Result<()>> {
         Box::pin(systemctl(&["stop", UNIT]))
+    }
+
+    fn restart(&self) -> Boxed<Result<()>> {
+        Box::pin(systemctl(&["restart", UNIT]))
     }
 }
 

@@ -10,8 +10,8 @@ use tokio::time::Instant;
 
 use crate::compatibility::Role;
 use crate::config::env::{Start, initial_cluster};
-use crate::endpoint::Endpoint;
-use crate::etcd::{Cluster, Failure, Member, Membership};
+use crate::endpoint::{Endpoint, same_url};
+use crate::etcd::{Cluster, Failure, Member, Membership, OwnList, Progress};
 use crate::init_system::UnitState;
 use crate::member::MemberRecord;
 use crate::node::{Node, POLL};
@@ -36,6 +36,13 @@ const SILENCE: Duration = Duration::from_secs(10);
 /// answers. Of two promotions at the same time, raft drops the second. If an earlier learner never gets on, this costs
 /// only these seconds.
 const TURN: Duration = Duration::from_secs(5);
+/// How long the learner of a single voter lets another machine join before it is promoted. With a second voter, etcd
+/// refuses every member until the two have been connected for this long (`HealthInterval` in etcd's
+/// server/etcdserver/server.go, 3.5 to 3.7). It counts from when this machine found itself listed.
+const COMPANY: Duration = Duration::from_secs(5);
+/// How long a learner that does not serve clients has to know its own name, twice in a row, before etcd is restarted.
+/// Usually etcd serves within some milliseconds.
+const NAMED: Duration = Duration::from_millis(250);
 /// Pause after an endpoint failed.
 const FAILURE_PAUSE: Duration = Duration::from_millis(500);
 
@@ -72,6 +79,10 @@ struct Join<'a> {
     lets_start: Option<Instant>,
     /// When it began to let others be promoted first.
     lets_be_promoted: Option<Instant>,
+    /// When this machine's learner and a single voter were first found to be all members.
+    alone: Option<Instant>,
+    /// Whether this run has started the learner for the first time, and it has not served clients since.
+    starts_first: bool,
     /// When members whose versions would decide how this machine joins began to be silent.
     silence: Option<Instant>,
     /// The versions that members have reported in this run, by ID. A member that becomes silent keeps its version here.
@@ -110,7 +121,7 @@ impl<'a> Join<'a> {
 
     fn new(node: &'a Node, cluster: Cluster, member: Cluster, retry: bool) -> Self {
         let own_url = node.settings.peer_endpoint().to_string();
-        let (lets_start, lets_be_promoted, silence, told, compared) = Default::default();
+        let (lets_start, lets_be_promoted, alone, starts_first, silence, told, compared) = Default::default();
         Self {
             node,
             cluster,
@@ -120,6 +131,8 @@ impl<'a> Join<'a> {
             catch_up: POLL,
             lets_start,
             lets_be_promoted,
+            alone,
+            starts_first,
             silence,
             told,
             compared,
@@ -136,6 +149,9 @@ impl<'a> Join<'a> {
                 }
             };
             let observation = self.observation(membership).await?;
+            if self.is_alone(&observation.membership.members) {
+                self.alone.get_or_insert_with(Instant::now);
+            }
             match plan::join(&observation) {
                 JoinStep::Add => self.add(&observation.membership).await?,
                 JoinStep::AwaitRemoval(why) => {
@@ -281,6 +297,7 @@ impl<'a> Join<'a> {
     async fn start(&mut self, id: u64, observation: &Observation) -> Result<()> {
         let local = &observation.local;
         if local.owner.is_some() {
+            self.starts_first = false;
             self.remember(id, &observation.membership)?;
             return self.node.start(&Start::Again);
         }
@@ -298,6 +315,7 @@ impl<'a> Join<'a> {
             return Ok(());
         }
         self.remember(id, &observation.membership)?;
+        self.starts_first = true;
         self.node.ensure_started(local, &start).await
     }
 
@@ -313,8 +331,25 @@ impl<'a> Join<'a> {
         first_of(learners, id, &mut self.lets_be_promoted)
     }
 
+    /// Whether this machine's learner and the only voter are all members.
+    fn is_alone(&self, members: &[Member]) -> bool {
+        let own = |member: &Member| member.learner && member.peer_urls.iter().any(|url| same_url(url, &self.own_url));
+        members.len() == 2 && members.iter().any(own)
+    }
+
+    /// Whether another machine is to join before this machine's learner is promoted.
+    fn lets_another_join(&self, members: &[Member]) -> bool {
+        let settings = &self.node.settings;
+        let takes_more = settings.version.has_max_learners() && settings.max_learners.is_some_and(|limit| limit > 1);
+        takes_more && self.is_alone(members) && self.alone.is_some_and(|since| since.elapsed() < COMPANY)
+    }
+
     async fn promote(&mut self, id: u64, membership: &Membership) -> Result<()> {
         if !self.is_ready(id, membership).await {
+            return Ok(());
+        }
+        if self.lets_another_join(&membership.members) {
+            self.node.wait(POLL, format!("for another machine to join before learner {id:x} is promoted")).await;
             return Ok(());
         }
         if let Some(first) = self.first_to_be_promoted(id, &membership.members) {
@@ -362,7 +397,7 @@ impl<'a> Join<'a> {
     /// what to wait for. etcd itself also promotes a learner that has stopped, and a voter that does not run reduces
     /// the cluster's fault tolerance. And for etcd, nine tenths of the log are enough, however long the log is.
     async fn follows(&mut self, id: u64, membership: &Membership) -> Result<(), String> {
-        let own = self.member.progress(membership).await;
+        let own = self.own_progress(id, membership).await;
         let own = own.map_err(|why| format!("for learner {id:x}, which does not answer on this machine ({why})"))?;
         if own.member_id != id {
             return Err(format!("for learner {id:x}: member {:x} answers on this machine", own.member_id));
@@ -377,6 +412,26 @@ impl<'a> Join<'a> {
             Err(format!("for learner {id:x} to catch up: it is {behind} entries behind"))
         } else {
             Ok(())
+        }
+    }
+
+    /// How far the member on this machine has got. A learner that [waits in vain](waits_in_vain) is restarted meanwhile,
+    /// if this run has started it for the first time, and it has not served clients since. Later it may be about to be
+    /// promoted, and a voter is never restarted. A learner that had data before knows its name from the start.
+    async fn own_progress(&mut self, id: u64, membership: &Membership) -> Result<Progress, Failure> {
+        let own_list = self.member.own_list(self.node.settings.peer_endpoint());
+        tokio::select! {
+            biased;
+            own = self.member.progress(membership) => {
+                self.starts_first &= own.is_err();
+                own
+            }
+            () = waits_in_vain(&own_list, id), if self.starts_first => {
+                tracing::info!("learner {id:x} knows its name, and does not serve clients: etcd is restarted");
+                self.starts_first = false;
+                self.node.restart();
+                Err(Failure::Transient("etcd is restarted".to_owned()))
+            }
         }
     }
 
@@ -431,6 +486,23 @@ fn promoted_first(members: &[Member]) -> String {
 fn first_of<'m>(learners: impl Iterator<Item = &'m Member>, own: u64, since: &mut Option<Instant>) -> Option<u64> {
     let first = learners.map(|member| member.id).min().filter(|first| *first < own)?;
     (since.get_or_insert_with(Instant::now).elapsed() < TURN).then_some(first)
+}
+
+/// Returns when the learner on this machine has known its own name for a while, and etcd still waits to see it. Before
+/// etcd serves clients, it publishes the name through raft, and waits for that entry. But the leader may send a new
+/// member a snapshot that has the name already. Then etcd never sees the entry, and publishes the name once more after
+/// seven seconds, unless the election timeout is changed (`publish` and `publishV3` in `server/etcdserver/server.go`,
+/// etcd 3.5 to 3.7). After a restart, the name usually comes as an entry.
+async fn waits_in_vain(own_list: &OwnList, id: u64) {
+    loop {
+        tokio::time::sleep(NAMED).await;
+        if own_list.has_named_learner(id).await {
+            tokio::time::sleep(NAMED).await;
+            if own_list.has_named_learner(id).await {
+                return;
+            }
+        }
+    }
 }
 
 #[cfg(test)]

@@ -139,7 +139,7 @@ impl Node {
     }
 
     /// Warns if the member runs with other settings than the requested ones, or if its settings are gone: a run never
-    /// restarts a member.
+    /// restarts a member for its settings.
     pub(crate) fn tell_differences(&self, local: &Local) -> Result<()> {
         if local.owner.is_some() && local.unit == UnitState::Up {
             let file = self.paths.etcd_env();
@@ -259,6 +259,13 @@ impl Node {
         let order = tokio::spawn(self.init_system.start());
         self.service.borrow_mut().starting = Some(order);
         Ok(())
+    }
+
+    /// Orders that etcd stops and starts with the settings that it has, without waiting for it. A start that was ordered
+    /// before has no further effect: it finds etcd up.
+    pub(crate) fn restart(&self) {
+        let order = tokio::spawn(self.init_system.restart());
+        self.service.borrow_mut().starting = Some(order);
     }
 }
 

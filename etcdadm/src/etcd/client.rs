@@ -11,6 +11,10 @@ use tokio::time::{Instant, timeout};
 use super::{Failure, Member, Membership};
 use crate::endpoint::Endpoint;
 
+pub use own_list::OwnList;
+
+mod own_list;
+
 /// Time for an endpoint to accept a connection. After it, the next endpoint is tried.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// etcd itself gives up on a request after seven seconds.
@@ -67,6 +71,11 @@ impl Cluster {
     #[must_use]
     pub fn of(self, id: Option<u64>) -> Self {
         Self { id, ..self }
+    }
+
+    /// The list of the member with this peer URL, asked with the same certificates.
+    pub fn own_list(&self, peer: Endpoint) -> OwnList {
+        OwnList { peer, ca: self.ca.clone(), identity: format!("{}\n{}", self.certificate, self.key) }
     }
 
     /// Checks whether a linearizable read through the first endpoint succeeds. Unlike `/health`, it ignores alarms: a

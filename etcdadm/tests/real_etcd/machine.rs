@@ -174,6 +174,12 @@ impl InitSystem for Service {
         self.stop_now(rustix::process::Signal::TERM);
         Box::pin(async { Ok(()) })
     }
+
+    fn restart(&self) -> Boxed<anyhow::Result<()>> {
+        self.stop_now(rustix::process::Signal::TERM);
+        self.start_now();
+        Box::pin(async { Ok(()) })
+    }
 }
 
 pub struct Machine {

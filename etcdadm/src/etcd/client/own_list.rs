@@ -1,0 +1,93 @@
+//! What the member on this machine tells other members before it serves clients.
+
+use std::time::Duration;
+
+use reqwest::{Certificate, Client, Identity};
+use serde::Deserialize;
+
+use crate::endpoint::Endpoint;
+
+/// The answer comes from this machine, from memory.
+const TIMEOUT: Duration = Duration::from_secs(1);
+
+/// The member list as the member on this machine has it, which may be outdated. etcd answers it at `/members` of its
+/// peer URL as soon as other members can reach it (`peerMembersHandler` in
+/// `server/etcdserver/api/etcdhttp/peer.go` of etcd 3.5 to 3.7).
+pub struct OwnList {
+    pub(super) peer: Endpoint,
+    pub(super) ca: String,
+    /// Certificate and key, as one text in PEM.
+    pub(super) identity: String,
+}
+
+/// A member of that list, as far as it matters here.
+#[derive(Deserialize)]
+struct Listed {
+    id: u64,
+    #[serde(default)]
+    name: String,
+    #[serde(default, rename = "clientURLs")]
+    client_urls: Vec<String>,
+    #[serde(default, rename = "isLearner")]
+    learner: bool,
+}
+
+impl OwnList {
+    /// Whether the member on this machine has applied its own addition as a learner, and what it has published of itself.
+    /// The list that etcd is started with has its name too, but neither client URLs nor learners.
+    pub async fn has_named_learner(&self, id: u64) -> bool {
+        is_named_learner(id, &self.listed().await.unwrap_or_default())
+    }
+
+    async fn listed(&self) -> Result<Vec<Listed>, reqwest::Error> {
+        let client = Client::builder()
+            .tls_certs_only(Certificate::from_pem_bundle(self.ca.as_bytes())?)
+            .identity(Identity::from_pem(self.identity.as_bytes())?)
+            // In etcd 3.5, HTTP/2 on that port is for gRPC alone.
+            .http1_only()
+            .no_proxy()
+            .timeout(TIMEOUT)
+            .build()?;
+        client.get(format!("{}/members", self.peer)).send().await?.error_for_status()?.json().await
+    }
+}
+
+fn is_named_learner(id: u64, listed: &[Listed]) -> bool {
+    let is_it = |member: &Listed| member.id == id && member.learner;
+    listed.iter().any(|member| is_it(member) && !member.name.is_empty() && !member.client_urls.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn a_learner_is_named_when_its_list_has_what_it_has_published() {
+        let with = |changes: Value| {
+            let mut member = json!({
+                "id": u64::MAX, "peerURLs": ["https://127.0.0.1:2380"], "name": "m2",
+                "clientURLs": ["https://127.0.0.1:2379"], "isLearner": true,
+            });
+            for (key, value) in changes.as_object().unwrap() {
+                member[key] = value.clone();
+            }
+            member.as_object_mut().unwrap().retain(|_, value| !value.is_null());
+            let other = json!({"id": 1, "name": "m1", "clientURLs": ["https://127.0.0.2:2379"]});
+            serde_json::from_value::<Vec<Listed>>(json!([other, member])).unwrap()
+        };
+        for (changes, named) in [
+            (json!({}), true),
+            (json!({"name": ""}), false),
+            (json!({"name": null}), false),
+            (json!({"clientURLs": null}), false),
+            (json!({"clientURLs": []}), false),
+            (json!({"isLearner": null}), false),
+            (json!({"isLearner": false}), false),
+            (json!({"id": 2}), false),
+        ] {
+            assert_eq!(is_named_learner(u64::MAX, &with(changes.clone())), named, "{changes}");
+        }
+    }
+}
