@@ -6,12 +6,17 @@ use super::in_use::InUse;
 use super::{Plan, Step, View, block, corrupt, deletion, operation, repair, rollout};
 use crate::observation::{has_hook, hex};
 use crate::quorum::{MayGo, MayRemove, Refusal, may_remove, member_gone, never_member};
-use crate::roster::Seat;
 use crate::roster::strangers::patience;
+use crate::roster::{Seat, Verdict};
 use api::conditions::reasons;
 use api::etcd_cluster::{OperationKind, RemediationMode};
 use api::names;
 use controller_support::external::MachineView;
+
+/// How long a member has to be connected to the others, in seconds, before etcd removes a voter that it is asked to
+/// remove through this member (`HealthInterval` in etcd's server/etcdserver/server.go, 3.5 to 3.7: five seconds). We ask
+/// through the leader.
+const CONNECTED_SECONDS: i64 = 5;
 
 pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
     let leaving = || view.roster.seats.iter().filter(|seat| is_wanted(seat));
@@ -143,11 +148,25 @@ fn may_go(view: &View<'_>, seat: &Seat<'_>, machine: &MachineView) -> Option<May
 }
 
 /// The voter that leads in place of a member that goes. Voters that stay are preferred, then voters whose data is not
-/// in doubt, and then the newest, because the oldest are most likely to be replaced next.
+/// in doubt, then those whose Machine matches the spec, and then the newest, because the oldest are most likely to be
+/// replaced next. In a rollout, the newest may be a voter for a moment only. Then it is the newest of those through which
+/// etcd lets the old member go at once.
 pub(super) fn next_leader(view: &View<'_>, from: u64) -> Option<u64> {
     let able = view.roster.voters().filter(|seat| seat.id() != Some(from) && seat.is_well());
     let place = |seat: &Seat<'_>| view.roster.seats.iter().position(|other| other.id() == seat.id());
-    able.max_by_key(|seat| (!seat.is_leaving(), !corrupt::is_named(view, seat), place(seat)))?.id()
+    let is_outdated = |seat: &Seat<'_>| rollout::is_superseded(view, seat);
+    let rolls = view.roster.by_member(from).is_some_and(is_outdated);
+    able.max_by_key(|seat| {
+        let stays = (!seat.is_leaving(), !corrupt::is_named(view, seat), !is_outdated(seat));
+        (stays, rolls && is_connected(view, seat), place(seat))
+    })?
+    .id()
+}
+
+/// Whether a member has been healthy for so long that etcd lets another member go through it.
+fn is_connected(view: &View<'_>, seat: &Seat<'_>) -> bool {
+    let Verdict::Healthy { since } = seat.verdict else { return false };
+    view.observation.now.duration_since(since).as_secs() >= CONNECTED_SECONDS
 }
 
 /// Whether a member may leave etcd now, by rules 1 and 5. They are checked when a removal begins, and again when it

@@ -5,7 +5,8 @@ mod versions;
 use super::{admits, creates, has_left, leaves, reason};
 use crate::fixture::{Story, address, certificates_of_ca_until, id, name};
 use crate::observation::{Outcome, Template};
-use crate::plan::{Plan, Step, WhyDeleted, due, plan};
+use crate::plan::retire::next_leader;
+use crate::plan::{Plan, Step, View, WhyDeleted, due, plan};
 use crate::status::status;
 use crate::status::transitions::transitions;
 use api::conditions::{self as c, reasons};
@@ -137,6 +138,52 @@ fn where_nobody_uses_them_one_after_the_other_is_replaced() {
         last.status == "False" && last.message.ends_with("old members have not left etcd yet: demo-etcd-0"),
         "it is a member still: {last:?}"
     );
+}
+
+/// Who is to lead in place of the first member.
+fn leads_next(story: &Story) -> Option<u64> {
+    next_leader(&View::new(&story.observation), id(0))
+}
+
+#[test]
+fn leadership_moves_to_the_newest_member_through_which_etcd_lets_the_old_one_go_at_once() {
+    let mut story = outdated(3, false);
+    for (old, new) in [(1, 3), (2, 4)] {
+        joins(&mut story, new);
+        story.delete(old);
+        story.settle();
+        leaves(&mut story, old);
+    }
+    assert_eq!(leads_next(&story), Some(id(4)), "none has been a voter for long, so the newest");
+    story.pass(4);
+    joins(&mut story, 5);
+    story.delete(0);
+    assert_eq!(leads_next(&story), Some(id(5)), "4 s are not enough");
+    story.pass(1);
+    assert_eq!(leads_next(&story), Some(id(4)));
+    story.pass(4);
+    assert_eq!(leads_next(&story), Some(id(5)));
+}
+
+/// An old member has been a voter for long, but has to go as well.
+#[test]
+fn leadership_moves_to_a_new_member_where_only_a_person_replaces_them() {
+    let mut story = outdated(3, false);
+    story.etcd().spec.rollout_strategy.type_ = RolloutType::OnDelete;
+    story.delete(0);
+    story.pass(10);
+    joins(&mut story, 3);
+    assert_eq!(leads_next(&story), Some(id(3)), "1 and 2 are old");
+}
+
+/// Nothing else is to be removed soon, and the older ones are replaced first some day.
+#[test]
+fn leadership_moves_to_the_newest_where_a_person_replaces_one_member() {
+    let mut story = Story::with_voters(3, 3);
+    story.delete(0);
+    story.pass(10);
+    joins(&mut story, 3);
+    assert_eq!(leads_next(&story), Some(id(3)));
 }
 
 #[test]
