@@ -28,6 +28,7 @@ mod report;
 pub mod request;
 pub mod response;
 pub mod session;
+mod unanswered;
 pub mod watcher;
 mod wire;
 
@@ -55,6 +56,7 @@ use watcher::{Watch, Watcher};
 pub use figures::Figures;
 pub use judge::{MemberData, Verdict};
 pub use load::Load;
+pub use unanswered::{Unanswered, each_is_explained};
 
 /// How many acknowledged writes a history needs to show something.
 const FEWEST: usize = 30;
@@ -87,6 +89,7 @@ pub struct History {
 /// Everything that was requested, answered and watched.
 #[derive(Clone)]
 pub struct Record {
+    clock: Clock,
     directory: PathBuf,
     judge: Judge,
     seed: u64,
@@ -179,6 +182,7 @@ impl History {
         let watches = timeout(CAUGHT_UP, watchers).await;
         let watches = watches.with_context(|| format!("a watch does not tell all changes up to revision {last}"))?;
         let record = Record {
+            clock: self.clock,
             directory: self.directory,
             judge: self.judge,
             seed: self.seed,
@@ -243,6 +247,17 @@ impl Record {
     /// Its figures.
     pub fn figures(&self) -> Figures {
         Figures::of(self.operations.iter().map(Operation::sample), self.ended)
+    }
+
+    /// The writes that were not answered at the first try, as a client that never tries again notices them.
+    pub fn unanswered(&self) -> Vec<Unanswered> {
+        let told = |operation: &Operation| match &operation.outcome {
+            Outcome::Failed(why) | Outcome::Unknown(why) if !operation.request.is_read() && !operation.again => {
+                Some(Unanswered::of(&self.clock, (operation.call, operation.returned), why))
+            }
+            _ => None,
+        };
+        self.operations.iter().filter_map(told).collect()
     }
 
     /// Lets etcd's judge check the record. The logs of members that run on this computer show which requests without an

@@ -10,6 +10,7 @@
 mod disk;
 mod fields;
 mod fleet;
+mod interruptions;
 mod objects;
 mod observation;
 mod probe;
@@ -32,7 +33,7 @@ use anyhow::{Context, Result, anyhow};
 use disk::Disks;
 use fleet::Fleet;
 use record::{Event, Fault, Line};
-use recorder::{Recorder, now};
+use recorder::Recorder;
 use secrets::Secrets;
 use servers::News;
 use std::path::Path;
@@ -43,7 +44,9 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::oneshot;
 
 pub use disk::DataDirectory;
+pub use interruptions::{Interruption, interruptions};
 pub(crate) use observation::Observation;
+pub(crate) use recorder::now;
 pub use servers::Servers;
 pub use timeline::timeline;
 pub use verdict::{Expected, Verdict, writes};

@@ -4,8 +4,8 @@
 pub mod check;
 mod writer;
 
-use super::Figures;
 use super::record::Clock;
+use super::{Figures, Unanswered};
 use crate::scenarios::seed;
 use crate::until::until;
 use anyhow::{Context, Result, ensure};
@@ -57,6 +57,7 @@ pub struct ObjectWriters {
 /// Everything that was requested and answered.
 #[derive(Debug)]
 pub struct ObjectRecord {
+    clock: Clock,
     seed: u64,
     operations: Vec<Operation>,
     /// When the writers were told to stop.
@@ -99,7 +100,7 @@ impl ObjectWriters {
         until("the API server answers a list", LAST_READ, async || Ok(reader.list().await.then_some(()))).await?;
         let mut operations: Vec<Operation> = written.into_iter().flatten().collect();
         operations.extend(reader.finish());
-        Ok(ObjectRecord { seed: self.seed, operations, ended })
+        Ok(ObjectRecord { clock: self.clock, seed: self.seed, operations, ended })
     }
 
     fn writer(&self, number: usize) -> Writer {
@@ -122,6 +123,17 @@ impl ObjectRecord {
     /// The figures of the record. A write that the API server refuses because another one came first has not failed.
     pub fn figures(&self) -> Figures {
         Figures::of(self.operations.iter().map(Operation::sample), self.ended)
+    }
+
+    /// The writes of which it is not known at the first try whether they happened.
+    pub fn unanswered(&self) -> Vec<Unanswered> {
+        let told = |operation: &Operation| match &operation.outcome {
+            Outcome::Unknown(why) if operation.is_write() && !operation.again => {
+                Some(Unanswered::of(&self.clock, (operation.call, operation.returned), why))
+            }
+            _ => None,
+        };
+        self.operations.iter().filter_map(told).collect()
     }
 
     /// Checks that nothing was lost and that no read went back in time.

@@ -3,9 +3,11 @@
 use super::figures::{Fate, Sample};
 use super::request::Request;
 use super::response::Response;
+use crate::observer::now;
+use k8s_openapi::jiff::Timestamp;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// The outcome of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,6 +45,8 @@ pub struct Operation {
 #[derive(Clone, Debug)]
 pub struct Clock {
     begun: Instant,
+    /// The same moment by the clock of the observer's record.
+    begun_at: Timestamp,
     streams: Arc<AtomicUsize>,
 }
 
@@ -65,12 +69,17 @@ pub struct Recorder {
 impl Clock {
     /// Starts now.
     pub fn start() -> Self {
-        Self { begun: Instant::now(), streams: Arc::default() }
+        Self { begun: Instant::now(), begun_at: now(), streams: Arc::default() }
     }
 
     /// Nanoseconds since the start; never 0.
     pub fn now(&self) -> i64 {
         i64::try_from(self.begun.elapsed().as_nanos()).unwrap_or(i64::MAX).max(1)
+    }
+
+    /// A time of this clock as the observer's record has it.
+    pub(super) fn at(&self, nanoseconds: i64) -> Timestamp {
+        self.begun_at + Duration::from_nanos(u64::try_from(nanoseconds).unwrap_or_default())
     }
 
     /// A recorder for a client. No other client may have this number.

@@ -119,8 +119,8 @@ impl Writing {
 }
 
 /// The time, from the same clock as in the audit log.
-#[expect(clippy::disallowed_methods, reason = "the observer says when it has seen something")]
-pub(super) fn now() -> Timestamp {
+#[expect(clippy::disallowed_methods, reason = "the observer and histories say when something was seen")]
+pub(crate) fn now() -> Timestamp {
     Timestamp::now()
 }
 

@@ -22,6 +22,7 @@ pub(super) struct Story {
     etcd: Etcd,
     list: Vec<Listed>,
     index: u64,
+    leader: String,
     gap: Option<u64>,
 }
 
@@ -46,7 +47,8 @@ impl Story {
         };
         let at = "2026-01-01T00:00:00Z".parse().unwrap();
         let (lines, writes, list) = (Vec::new(), Vec::new(), Vec::new());
-        let mut story = Self { lines, writes, at, etcd: etcd.clone(), list, index: 9, gap: None };
+        let leader = "0".to_owned();
+        let mut story = Self { lines, writes, at, etcd: etcd.clone(), list, index: 9, leader, gap: None };
         for number in 0..5 {
             story.machine(ETCD, number);
         }
@@ -118,7 +120,7 @@ impl Story {
         Status {
             id: number.to_string(),
             cluster_id: self.etcd.uid.clone(),
-            leader: "0".to_owned(),
+            leader: self.leader.clone(),
             index: self.index,
             applied: self.index,
             list: self.list.clone(),
@@ -171,6 +173,17 @@ impl Story {
     pub(super) fn grows(mut self) -> Self {
         self.index += 1;
         self
+    }
+
+    /// From now on, the members that answer report this leader, or none.
+    pub(super) fn led_by(mut self, leader: &str) -> Self {
+        leader.clone_into(&mut self.leader);
+        self
+    }
+
+    /// The API server of [`Self::server`] has ended.
+    pub(super) fn server_ends(self) -> Self {
+        self.and(Event::Gone { what: "apiServer".to_owned(), name: "ns/server".to_owned() })
     }
 
     /// The log on a disk ends this far from the last index.

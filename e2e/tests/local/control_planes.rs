@@ -6,7 +6,7 @@ use crate::bring_up::PATIENCE;
 use crate::deletion::all_is_gone;
 use crate::departures::only_theirs;
 use crate::records::warnings;
-use crate::rolls::{ROLLOUT, another_spec, changed, is_voter, shared, up_to_date};
+use crate::rolls::{ROLLOUT, another_spec, changed, explained, is_voter, shared, up_to_date};
 use crate::shrinks::{are_well, wanted};
 use anyhow::{Context, Result, ensure};
 use api::EtcdClusterStatus;
@@ -408,6 +408,7 @@ impl Rollout {
         let moments = self.moments;
         ensure!(figures.unknown <= ObjectLoad::default().writers * moments, "{moments} times: {figures}");
         ensure!(figures.failed == 0 && figures.failed_twice == 0, "{figures}");
+        explained(bed, handle, &record.unanswered())?;
 
         handle.delete("Cluster", &handle.cluster).await?;
         all_is_gone(bed, handle).await?;

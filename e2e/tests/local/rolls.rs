@@ -10,10 +10,10 @@ use crate::records::{Record, warnings};
 use crate::scale::{LOAD, data_of};
 use crate::shrinks::{alone, are_well};
 use anyhow::{Context, Result, ensure};
-use api::EtcdCluster;
 use api::etcd_cluster::{EtcdClusterStatus, OperationKind};
 use e2e::bed::{Bed, ClusterHandle, Manifests, States};
-use e2e::history::{Figures, History, Load, MemberData};
+use e2e::history::{self, Figures, History, Load, MemberData, Unanswered, each_is_explained};
+use e2e::observer::interruptions;
 use e2e::tools::Etcd;
 use e2e::until::until;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
@@ -111,8 +111,7 @@ pub(crate) async fn versions_under_load(bed: &mut Bed) -> Result<()> {
     let machines = goes_there_and_back(bed, &handle, (&third, &second), &writers).await?;
     goes_to(bed, &handle, &third, &machines, &writers).await?;
 
-    let figures = nothing_is_lost(&handle, writers, &[]).await?;
-    hardly_noticed(&figures, &states.stop().await?)?;
+    hardly_noticed(bed, &handle, writers, states, &[]).await?;
     let told = warnings(&bed.client(), &handle.namespace).await?;
     ensure!(told.iter().all(|warning| warning.starts_with("UnsupportedVersionChange")), "the warnings are {told:#?}");
     Ok(())
@@ -261,7 +260,7 @@ async fn in_little_room(bed: &mut Bed, namespace: &str, max_surge: usize) -> Res
     rolled(bed, &handle, &old, &writers).await?;
     until_machines_say(&handle, &old).await?;
     // Unlike API servers, the clients here try dead endpoints: some requests fail or wait when members leave.
-    nothing_is_lost(&handle, writers, &[]).await?;
+    only_interrupted(bed, &handle, &kept(&handle, writers, &[]).await?)?;
     let states = states.stop().await?.into_iter().filter_map(|etcd| etcd.status).collect();
     handle.delete("Cluster", &handle.cluster).await?;
     all_is_gone(bed, &handle).await?;
@@ -311,7 +310,7 @@ pub(crate) async fn five_beside_a_control_plane(bed: &mut Bed) -> Result<()> {
     let machines = handle.etcd_machines().await?;
     let left = machines.iter().filter(|name| old.contains(name)).count();
     ensure!((machines.len(), left) == (8, 3), "the Machines are {machines:?}");
-    // As in `in_little_room`, some requests fail or wait when members leave.
+    // Nobody tells the clients of other endpoints, so once members have left, some requests fail or wait at any time.
     nothing_is_lost(&handle, writers, &[]).await?;
     for status in states.stop().await?.into_iter().filter_map(|etcd| etcd.status) {
         ensure!([&before, &after].contains(&&status.endpoints), "these were published: {}", status.endpoints);
@@ -395,17 +394,27 @@ pub(crate) async fn judged(
     machines: &[String],
     left: usize,
 ) -> Result<()> {
-    let figures = nothing_is_lost(handle, writers, &data_of(bed, handle, machines)?).await?;
+    let record = kept(handle, writers, &data_of(bed, handle, machines)?).await?;
+    let figures = record.figures();
     ensure!(figures.longest_stall <= STALL && figures.failed + figures.unknown <= left, "{figures}");
-    ensure!(figures.failed_twice == 0, "{figures}");
+    only_interrupted(bed, handle, &record)?;
     let told = warnings(&bed.client(), &handle.namespace).await?;
     ensure!(told.is_empty(), "the warnings are {told:#?}");
     Ok(())
 }
 
-/// Checks a load whose clients follow the endpoints. No more writes failed than could be under way when leadership
-/// moved or a member left, no second try failed, and writes never stopped for long.
-pub(crate) fn hardly_noticed(figures: &Figures, states: &[EtcdCluster]) -> Result<()> {
+/// Ends a load whose clients follow the endpoints. Checks that nothing that was acknowledged is lost, and that writes
+/// never stopped for long. Writes failed only when leadership moved or a member left, no more of them than could be
+/// under way then, and no second try did.
+pub(crate) async fn hardly_noticed(
+    bed: &Bed,
+    handle: &ClusterHandle,
+    writers: History,
+    states: Record,
+    data: &[MemberData],
+) -> Result<()> {
+    let record = kept(handle, writers, data).await?;
+    let (figures, states) = (record.figures(), states.stop().await?);
     let operations = states.iter().filter_map(|etcd| etcd.status.as_ref()?.operation.as_ref());
     let operations: BTreeSet<(bool, &str)> = operations
         .map(|operation| (operation.kind == OperationKind::MoveLeader, operation.member_id.as_str()))
@@ -413,17 +422,35 @@ pub(crate) fn hardly_noticed(figures: &Figures, states: &[EtcdCluster]) -> Resul
     let moments = operations.len();
     println!("  leadership was moved, or a member removed, {moments} times");
     ensure!(figures.failed + figures.unknown <= moments * FOLLOWERS.clients, "{moments} times: {figures}");
-    ensure!(figures.failed_twice == 0 && figures.longest_stall <= STALL, "{figures}");
-    Ok(())
+    ensure!(figures.longest_stall <= STALL, "{figures}");
+    only_interrupted(bed, handle, &record)
+}
+
+/// Checks that no second try of a write failed, and that each first try that did was under way when leadership moved or
+/// a member left, or went to a member that had left and was still published.
+fn only_interrupted(bed: &Bed, handle: &ClusterHandle, record: &history::Record) -> Result<()> {
+    let figures = record.figures();
+    ensure!(figures.failed_twice == 0, "{figures}");
+    explained(bed, handle, &record.unanswered())
+}
+
+/// Checks that each of these writes was under way at something that the observer has seen to interrupt clients.
+pub(crate) fn explained(bed: &Bed, handle: &ClusterHandle, writes: &[Unanswered]) -> Result<()> {
+    let etcd = format!("{}/{}", handle.namespace, handle.etcd);
+    each_is_explained(writes, &interruptions(&bed.observed_so_far()?, &etcd))
 }
 
 /// Ends the load, checks that nothing that was acknowledged is lost, and returns the figures.
 pub(crate) async fn nothing_is_lost(handle: &ClusterHandle, writers: History, data: &[MemberData]) -> Result<Figures> {
+    Ok(kept(handle, writers, data).await?.figures())
+}
+
+/// The same, and returns everything that was requested.
+async fn kept(handle: &ClusterHandle, writers: History, data: &[MemberData]) -> Result<history::Record> {
     let record = writers.end().await?;
-    let figures = record.figures();
-    println!("  {}: {figures}", handle.namespace);
+    println!("  {}: {}", handle.namespace, record.figures());
     println!("  {}: {}", handle.namespace, record.judge(data)?);
-    Ok(figures)
+    Ok(record)
 }
 
 /// Changes the spec, and returns the endpoints that the control plane is told next.

@@ -50,8 +50,7 @@ pub(crate) async fn there_and_back(bed: &mut Bed) -> Result<()> {
     }
     let machines = handle.etcd_machines().await?;
     ensure!(machines == first, "the Machine was {first:?}, and is {machines:?}: the newest ones were to leave");
-    let figures = nothing_is_lost(&handle, writers, &data_of(bed, &handle, &machines)?).await?;
-    hardly_noticed(&figures, &states.stop().await?)?;
+    hardly_noticed(bed, &handle, writers, states, &data_of(bed, &handle, &machines)?).await?;
     let told = warnings(&bed.client(), &handle.namespace).await?;
     ensure!(told.is_empty(), "the warnings are {told:#?}");
     Ok(())
