@@ -1,11 +1,13 @@
 //! Something that a cluster needs is missing: its CA, its init Secret, or a member that a person has removed.
 
+use crate::account::{deleted, made};
 use crate::bring_up::{PATIENCE, released};
 use crate::departures::{only_theirs, replaced};
 use crate::forced::told;
 use crate::load::LowLoad;
 use crate::shrinks::alone;
 use anyhow::{Context, Result, ensure};
+use api::etcd_cluster::Health;
 use e2e::bed::data::{Host, on, said, serves, stays_silent};
 use e2e::bed::{Bed, ClusterHandle, Manifests, Membership};
 use e2e::observer::Silence;
@@ -28,12 +30,14 @@ const GRACE: i64 = 20;
 /// The peer URL of a stranger. Nothing listens there.
 const STRANGER: &str = "https://10.77.255.254:2380";
 
-/// The Secret with the CA is deleted. A machine that dies meanwhile is reported all the same. The Secret is restored
-/// as the message asks: with its name and data, but without labels, which backups may lack. Then the EtcdCluster is
-/// Ready again.
+/// The Secret with the CA is deleted. A machine that dies meanwhile is reported all the same, and not replaced. It
+/// comes back, and the Secret is restored as the message asks: with its name and data, but without labels, which
+/// backups may lack. Then the EtcdCluster is Ready again. All this is in mode `Replace`, which is the default: if our
+/// manager blamed a member for the lack of a CA, it would replace the member.
 pub(crate) async fn the_ca(bed: &mut Bed) -> Result<()> {
-    let handle = up(bed, "ca-missing").await?;
+    let handle = up(bed, "ca-missing", "Replace").await?;
     let load = LowLoad::begin(bed, &handle).await?;
+    let (machines, mark) = (handle.etcd_machines().await?, bed.plane.mark());
     let name = api::names::ca_secret(&handle.cluster);
     let backup = handle.secrets().get(&name).await?;
     handle.secrets().delete(&name, &DeleteParams::default()).await?;
@@ -49,6 +53,18 @@ pub(crate) async fn the_ca(bed: &mut Bed) -> Result<()> {
         .await
         .context("a machine dies while the CA is missing")?;
     ensure!(message.contains(&dead), "the member is named: {message}");
+    // The message names it from its first failed check on. It is replaced only when it has failed for long enough.
+    until("it counts as unhealthy", NOTICED, async || {
+        let members = handle.status().await?.members;
+        let failed = members.iter().any(|member| member.machine == dead && member.health == Health::Unhealthy);
+        ensure!(failed, "the members are {members:?}");
+        Ok(Some(()))
+    })
+    .await?;
+    bed.fault_is_over(&format!("{dead} is switched on"), &[&machine]);
+    Host::power_on(&machine).await?;
+    // With the CA, it would be replaced at once if it still failed.
+    handle.until_condition("MembersHealthy", "True", "MembersHealthy", PATIENCE).await.context("it is switched on")?;
 
     let restored = Secret {
         metadata: ObjectMeta { name: Some(name.clone()), ..ObjectMeta::default() },
@@ -57,8 +73,6 @@ pub(crate) async fn the_ca(bed: &mut Bed) -> Result<()> {
         ..Secret::default()
     };
     handle.secrets().create(&PostParams::default(), &restored).await?;
-    bed.fault_is_over(&format!("{dead} is switched on"), &[&machine]);
-    Host::power_on(&machine).await?;
     handle.until_condition("Ready", "True", "Ready", PATIENCE).await.context("the CA is back, without its labels")?;
     // The Secret has no owner now, like one that a user has made, so clusterctl moves it by its label.
     let mut wanted = backup.labels().clone();
@@ -69,13 +83,16 @@ pub(crate) async fn the_ca(bed: &mut Bed) -> Result<()> {
         Ok(Some(()))
     })
     .await?;
+    deleted(bed, &handle, mark, &[])?;
+    made(bed, &handle, mark, 0)?;
+    ensure!(handle.etcd_machines().await? == machines, "the Machines were {machines:?}");
     load.judged().await
 }
 
 /// A member is removed with etcdctl. The status and an event report that its Machine has no member any more. No write
 /// is lost, and neither a reboot of the machine nor the bootstrap commands bring the member back.
 pub(crate) async fn a_member(bed: &mut Bed) -> Result<()> {
-    let handle = up(bed, "member-missing").await?;
+    let handle = up(bed, "member-missing", "Report").await?;
     let names = handle.member_names(3);
     let machine = |number: usize| bed.machines.get(&handle.namespace, &names[number]);
     let (witness, removed) = (machine(0)?, machine(2)?);
@@ -125,7 +142,7 @@ pub(crate) async fn a_member(bed: &mut Bed) -> Result<()> {
 /// is well, and a person adds a learner. The Secret is made again with the same content. The stranger is reported and
 /// left alone, and no member is added beside it.
 pub(crate) async fn the_init_secret(bed: &mut Bed) -> Result<()> {
-    let handle = up(bed, "init-missing").await?;
+    let handle = up(bed, "init-missing", "Report").await?;
     let load = LowLoad::begin(bed, &handle).await?;
     let (machines, name) = (handle.etcd_machines().await?, api::names::init_secret(&handle.cluster));
     let urls = handle.secret(&name, "clientUrls").await?;
@@ -243,14 +260,13 @@ fn seconds(seconds: i64) -> Result<Duration> {
     Ok(Duration::from_secs(u64::try_from(seconds)?))
 }
 
-/// A cluster of three that is up.
-async fn up(bed: &Bed, namespace: &str) -> Result<ClusterHandle> {
+/// A cluster of three that is up, with this mode of remediation.
+async fn up(bed: &Bed, namespace: &str, mode: &str) -> Result<ClusterHandle> {
     let client = bed.client();
     ClusterHandle::make_namespace(&client, namespace).await?;
     let manifests = Manifests::new(namespace, "demo")?.with("EtcdCluster", |etcd| {
         etcd["spec"]["healthCheck"] = json!({"intervalSeconds": CHECKS.0, "unhealthyAfterSeconds": CHECKS.1});
-        // The dead member is to come back, and not to be replaced as soon as the CA is there again.
-        etcd["spec"]["remediation"] = json!({"mode": "Report"});
+        etcd["spec"]["remediation"] = json!({"mode": mode});
     });
     let handle = ClusterHandle::new(&client, &manifests);
     manifests.apply(&client).await?;

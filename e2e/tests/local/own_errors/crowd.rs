@@ -1,14 +1,17 @@
-//! Many clusters of one member or, if they are simulated, also of three, without control planes.
+//! Many clusters of one member, and some of three, without control planes.
 
+use crate::account::{deleted, made};
 use crate::bring_up::PATIENCE;
 use crate::records::Warning;
 use anyhow::{Context, Result, ensure};
 use api::EtcdCluster;
 use api::names::ca_secret;
 use e2e::bed::{Bed, ClusterHandle, Manifests, first_address};
+use e2e::plane::Mark;
 use e2e::until::until;
 use futures::future::try_join_all;
-use kube::api::ListParams;
+use futures::{StreamExt, TryStreamExt, stream};
+use kube::api::{ListParams, Patch, PatchParams};
 use kube::{Api, Client, ResourceExt};
 use serde_json::json;
 use std::collections::BTreeSet;
@@ -19,7 +22,7 @@ use std::time::{Duration, Instant};
 pub(super) const NAMESPACE: &str = "crowd";
 /// How many clusters come up side by side: real ones, and simulated ones.
 const AT_ONCE: (usize, usize) = (8, 40);
-/// One of so many simulated clusters has three members.
+/// One of so many clusters, also the first one, has three members. The only member of a cluster is never replaced.
 const OF_THREE: usize = 10;
 /// What the manager reports of a member that could not answer in time on a slow computer.
 const TOO_LATE: &str = "no answer within";
@@ -31,6 +34,8 @@ pub(super) struct Crowd {
     pub(super) looks: Vec<ClusterHandle>,
     /// Warnings about members that do not count.
     pub(super) forgiven: BTreeSet<Warning>,
+    /// The seats since members that are blamed are replaced, and the place in the audit log.
+    at_stake: Option<(Vec<Seat>, Mark)>,
 }
 
 /// A member's Machine, and the address of the machine.
@@ -45,7 +50,7 @@ impl Crowd {
     pub(super) async fn up(bed: &Bed, count: usize) -> Result<Self> {
         let client = bed.client();
         ClusterHandle::make_namespace(&client, NAMESPACE).await?;
-        let mut crowd = Self { client, looks: Vec::new(), forgiven: BTreeSet::new() };
+        let mut crowd = Self { client, looks: Vec::new(), forgiven: BTreeSet::new(), at_stake: None };
         crowd.grows(bed, count).await?;
         Ok(crowd)
     }
@@ -57,7 +62,7 @@ impl Crowd {
         let at_once = if simulated { AT_ONCE.1 } else { AT_ONCE.0 };
         while self.looks.len() < count {
             let batch = self.looks.len()..count.min(self.looks.len() + at_once);
-            let replicas = |number: usize| if simulated && number.is_multiple_of(OF_THREE) { 3 } else { 1 };
+            let replicas = |number: usize| if number.is_multiple_of(OF_THREE) { 3 } else { 1 };
             let manifests = batch.map(|number| cluster(number, replicas(number))).collect::<Result<Vec<_>>>()?;
             try_join_all(manifests.iter().map(|manifests| manifests.apply(&client))).await?;
             self.looks.extend(manifests.iter().map(|manifests| ClusterHandle::new(&client, manifests)));
@@ -89,6 +94,34 @@ impl Crowd {
         .await
     }
 
+    /// From now on, a member that is blamed is replaced, as is the default. Until now, a computer that is too slow for
+    /// all members at once would have had some of them replaced.
+    pub(super) async fn is_at_stake(&mut self, bed: &Bed) -> Result<()> {
+        self.at_stake = Some((self.seats().await?, bed.plane.mark()));
+        let default = Patch::Merge(json!({"spec": {"remediation": null}}));
+        stream::iter(&self.looks)
+            .map(|handle| {
+                let etcds = handle.etcds();
+                let default = &default;
+                async move { etcds.patch(&handle.etcd, &PatchParams::default(), default).await }
+            })
+            .buffer_unordered(super::AT_ONCE)
+            .try_collect::<Vec<_>>()
+            .await
+            .map(drop)
+            .context("have members replaced")
+    }
+
+    /// Checks that no Machine was made or deleted since then, and that every member is where it was.
+    pub(super) async fn nobody_is_replaced(&self, bed: &Bed) -> Result<()> {
+        let (before, mark) = self.at_stake.as_ref().context("no member would be replaced")?;
+        let (handle, now) = (self.first()?, self.seats().await?);
+        deleted(bed, handle, *mark, &[])?;
+        made(bed, handle, *mark, 0)?;
+        ensure!(now == *before, "the machines were {before:?}, and are {now:?}");
+        Ok(())
+    }
+
     /// From now on, ignores the warnings so far that a simulated member did not answer in time: before the first
     /// fault, a computer may be too slow for hundreds of members. Other warnings about members count, and so does a
     /// repetition of an ignored one.
@@ -104,7 +137,7 @@ impl Crowd {
     /// The seat of every member, from the LocalMachines that exist.
     pub(super) async fn seats(&self) -> Result<Vec<Seat>> {
         let mut seats = Vec::new();
-        for machine in self.any()?.api("LocalMachine").list(&ListParams::default()).await?.items {
+        for machine in self.first()?.api("LocalMachine").list(&ListParams::default()).await?.items {
             let address = first_address(&machine).with_context(|| format!("{} has no address", machine.name_any()))?;
             let address: Ipv4Addr = address.parse().with_context(|| format!("{}: {address}", machine.name_any()))?;
             seats.push(Seat { machine: machine.name_any(), address });
@@ -113,8 +146,8 @@ impl Crowd {
         Ok(seats)
     }
 
-    /// The handle of any of the clusters, for questions about the namespace.
-    pub(super) fn any(&self) -> Result<&ClusterHandle> {
+    /// The handle of the first cluster, which has three members. Also for questions about the namespace.
+    pub(super) fn first(&self) -> Result<&ClusterHandle> {
         self.looks.first().context("there is no cluster")
     }
 
@@ -143,7 +176,7 @@ impl Crowd {
 }
 
 /// A cluster of so many members without a control plane. Members are checked every second. A member that is blamed is
-/// not replaced, so that the scenario sees it.
+/// not replaced until [`Crowd::is_at_stake`].
 fn cluster(number: usize, replicas: i64) -> Result<Manifests> {
     let manifests = Manifests::new(NAMESPACE, &format!("c{number}"))?.replicas(replicas).with("EtcdCluster", |etcd| {
         etcd["spec"]["healthCheck"] = json!({"intervalSeconds": 1, "unhealthyAfterSeconds": 4});
