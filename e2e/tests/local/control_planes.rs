@@ -102,19 +102,19 @@ async fn seen_late(bed: &Bed) -> Result<()> {
     Ok(())
 }
 
-/// From etcd 3.5 via 3.6 to 3.7. The first upgrade is taken back while versions are mixed, and no API server notices.
-/// Then it is carried out after all.
+/// From etcd 3.5 via 3.6 to 3.7. Each upgrade is taken back while versions are mixed, and no API server notices. Then
+/// it is carried out after all.
 pub(crate) async fn that_roll_back(bed: &mut Bed) -> Result<()> {
     let [first, second, third] = Etcd::MINORS.map(Etcd::version);
     let (first, second, third) = (first?, second?, third?);
     let manifests = Manifests::new("stub-versions", "demo")?
         .with("EtcdCluster", |etcd| etcd["spec"]["etcdadmConfigSpec"]["version"] = json!(first));
     let mut rollout = Rollout::begin(bed, manifests, SERVERS).await?;
-    rollout.goes_to(&second).await?;
-    rollout.until_a_member_runs(&second).await?;
-    rollout.goes_to(&first).await?;
-    rollout.is_taken_back(bed, &first).await.with_context(|| format!("back to {first}"))?;
-    for version in [&second, &third] {
+    for (version, before) in [(&second, &first), (&third, &second)] {
+        rollout.goes_to(version).await?;
+        rollout.until_a_member_runs(version).await?;
+        rollout.goes_to(before).await?;
+        rollout.is_taken_back(bed, before).await.with_context(|| format!("back to {before}"))?;
         rollout.goes_to(version).await?;
         rollout.is_carried_out(bed, version).await.with_context(|| format!("to {version}"))?;
     }
@@ -246,8 +246,7 @@ impl Rollout {
         .await?;
         let (machines, status) = self.rests(bed, version).await?;
         ensure!(machines == self.old && status.endpoints == self.before, "{machines:?}: {}", status.endpoints);
-        let seen = self.stub.seen();
-        ensure!(seen.started == self.servers, "{} API servers were started", seen.started);
+        self.has_started_as_often()?;
         self.is_told(bed)
     }
 
@@ -385,10 +384,16 @@ impl Rollout {
     async fn uses(&mut self, bed: &Bed, endpoints: String) -> Result<()> {
         self.stub.until_all_use(&endpoints, PATIENCE).await?;
         self.rolled += 1;
-        let (seen, wanted) = (self.stub.seen(), (1 + self.rolled) * self.servers);
-        ensure!(seen.started == wanted, "{} API servers were started, and not {wanted}", seen.started);
+        self.has_started_as_often()?;
         self.is_told(bed)?;
         self.before = endpoints;
+        Ok(())
+    }
+
+    /// Checks that the control plane has started no more API servers than those of the beginning and of each rollout.
+    fn has_started_as_often(&self) -> Result<()> {
+        let (seen, wanted) = (self.stub.seen(), (1 + self.rolled) * self.servers);
+        ensure!(seen.started == wanted, "{} API servers were started, and not {wanted}", seen.started);
         Ok(())
     }
 
