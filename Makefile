@@ -23,7 +23,7 @@ release: ## Write what a release page holds (out/release): manifests, programs, 
 reproduce: ## Build a release twice, at two places, and see that it is the same (ARCHITECTURES=amd64: one architecture)
 	SETUP_RELEASE=1 bash -ec '. hack/setup.sh; hack/reproduce.sh'
 
-manifests: ## Write only what clusterctl installs from (out/release)
+manifests: ## Write only what a release page has to apply or import (out/release); compiles nothing
 	hack/release.sh --manifests
 
 book: ## Build the site of the documentation (out/book); installs mdbook

@@ -3,8 +3,8 @@
 #
 #   hack/release.sh [--manifests] [DIRECTORY]
 #
-#   --manifests  only what clusterctl and cluster-api-operator install from: nothing is compiled, and other files in
-#                DIRECTORY stay, except the krew manifest
+#   --manifests  only the manifests and what is for monitoring: nothing is compiled, and other files in DIRECTORY stay,
+#                except the krew manifest
 #   DIRECTORY    default: out/release
 #
 # ARCHITECTURES has the architectures; default: "amd64 arm64". The manifests are rendered by the kubectl that the test
@@ -54,12 +54,19 @@ manifests() {
     cp metadata.yaml "$to/metadata.yaml"
     "$kubectl" kustomize config/release >"$to/bootstrap-components.yaml"
     "$kubectl" kustomize config/release-before-kubernetes-1.36 >"$to/bootstrap-components-before-kubernetes-1.36.yaml"
+    "$kubectl" kustomize config/default >"$to/install.yaml"
+    "$kubectl" kustomize config/before-kubernetes-1.36 >"$to/install-before-kubernetes-1.36.yaml"
+    "$kubectl" kustomize config/aggregate-to-people >"$to/aggregate-to-people.yaml"
+    "$kubectl" kustomize config/prometheus >"$to/prometheus.yaml"
+    cp config/release/network-policy.yaml "$to/network-policy.yaml"
+    cp config/kube-state-metrics/custom-resource-state.yaml "$to/kube-state-metrics.yaml"
+    cp config/grafana/etcdcluster.json "$to/grafana-dashboard.json"
     cp config/operator/bootstrapprovider.yaml "$to/bootstrapprovider.yaml"
     cp config/release/cluster-template.yaml "$to/cluster-template.yaml"
     cp examples/docker/cluster-template.yaml "$to/cluster-template-docker.yaml"
     cp examples/local/cluster-template.yaml "$to/cluster-template-local.yaml"
     cp examples/openstack/cluster-template.yaml "$to/cluster-template-openstack.yaml"
-    chmod 0644 "$to"/*.yaml
+    chmod 0644 "$to"/*.yaml "$to/grafana-dashboard.json"
 }
 
 # The largest size of the program in the manager's image, in bytes.
@@ -73,7 +80,8 @@ programs() {
     size=$(stat --format=%s "$work/$architecture/manager")
     [ "$size" -le "$most" ] || { echo "the manager has $size bytes: more than $most" >&2 && exit 1; }
     install -m 0755 "$work/$architecture/etcdadm" "$to/etcdadm-linux-$architecture"
-    # The image's name is that in bootstrap-components.yaml. A program that runs on a machine runs as root there.
+    # The image's name is that in install.yaml and bootstrap-components.yaml. A program that runs on a machine runs as
+    # root there.
     hack/image.sh "$work/$architecture/manager" "$architecture" "$image:$version" "$to/manager-image-linux-$architecture.tar" 65532:65532
     hack/image.sh "$work/$architecture/etcdadm" "$architecture" "$image/etcdadm:$version" "$to/etcdadm-image-linux-$architecture.tar"
     plugin "$architecture"

@@ -437,13 +437,14 @@ fn commands_name_etcd_clusters_in_full() {
 #[test]
 fn what_sed_is_to_change_is_there() {
     let mut count = 0;
-    for page in ["docs/examples.md", "docs/install.md"] {
+    for page in ["README.md", "docs/examples.md", "docs/install.md"] {
         let text = read(page).replace("\\\n", " ");
         for line in text.lines().map(str::trim).filter(|line| line.starts_with("sed ")) {
             let mut words = line.split('\'').step_by(2).flat_map(str::split_whitespace);
             let file = words.find(|word| word.ends_with(".yaml")).unwrap_or_else(|| panic!("{line}: of which file?"));
             // As hack/release.sh names it.
             let file = file.replace("out/release/cluster-template-docker", "examples/docker/cluster-template");
+            let file = file.replace("out/release/install.yaml", "config/default/kustomization.yaml");
             let mut made: Vec<String> = read(&file).lines().map(str::to_owned).collect();
             let mut gone = Vec::new();
             for script in line.split('\'').skip(1).step_by(2) {

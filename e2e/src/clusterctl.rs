@@ -20,9 +20,10 @@ use std::process::Command;
 use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_secs(120);
-/// How many files `hack/release.sh --manifests` writes: metadata, components twice, the operator's sample, four
-/// templates and the checksums.
-const FILES: usize = 9;
+/// How many files `hack/release.sh --manifests` writes: metadata, two files each for clusterctl and for kubectl, the
+/// operator's sample, four templates, the NetworkPolicy, what people's roles take in, three files for monitoring, and
+/// the checksums.
+const FILES: usize = 16;
 
 /// The value of every variable of the templates that has no default, except those that are arguments of clusterctl.
 const VARIABLES: [(&str, &str); 12] = [

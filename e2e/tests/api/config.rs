@@ -54,7 +54,10 @@ pub(crate) async fn every_folder_is_accepted(server: &Server) -> Result<()> {
         rendered.push(name);
     }
     ensure!(rendered.len() > 8, "only {rendered:?}");
-    Ok(())
+    // Its namespace is that of config/default.
+    let mut apply = apply_from(server, "-f", &config().join("release/network-policy.yaml"));
+    apply.args(["--force-conflicts", "--dry-run=server"]);
+    output_of(apply).await.map(drop)
 }
 
 /// The CRDs of the other projects judge these objects. Each object is accepted as it is, and refused with an unknown
@@ -118,15 +121,18 @@ fn shows_a_certificate_that_is_verified(documents: &[Value]) -> Result<()> {
 
 /// The folders that kustomize can render.
 fn folders() -> Result<Vec<PathBuf>> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../config");
     let mut folders = Vec::new();
-    for folder in fs::read_dir(root)? {
+    for folder in fs::read_dir(config())? {
         let folder = folder?.path();
         if folder.join("kustomization.yaml").exists() {
             folders.push(folder);
         }
     }
     Ok(folders)
+}
+
+fn config() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../config")
 }
 
 /// A kubectl command that applies a file (`-f`) or a folder (`-k`).
@@ -176,8 +182,7 @@ pub(crate) async fn kubernetes_own_roles_take_ours_in(server: &Server) -> Result
         until_may(server, role, "get", "/configmaps").await?;
         ensure!(!may(server, role, "get", ETCD).await?, "{role} permits what nobody has granted");
     }
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../config/aggregate-to-people");
-    output_of(apply_from(server, "-k", &folder)).await?;
+    output_of(apply_from(server, "-k", &config().join("aggregate-to-people"))).await?;
     for role in own {
         until_may(server, role, "get", ETCD).await?;
     }

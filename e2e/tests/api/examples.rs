@@ -127,7 +127,10 @@ fn changed_by_pages() -> Result<Vec<(String, Vec<Document>)>> {
     let mut changed = Vec::new();
     for block in blocks()? {
         let page = &block.page;
-        let is_applied = |command: &String| command.starts_with("sed ") && command.contains("kubectl apply");
+        // Another `sed` changes the image of the manager.
+        let is_applied = |command: &String| {
+            command.starts_with("sed ") && command.contains("kubectl apply") && !command.contains("/install.yaml ")
+        };
         for pipe in block.commands().iter().filter(|command| is_applied(command)) {
             let first = before_the_pipe(pipe).replace(RELEASED, TEMPLATE);
             let output =

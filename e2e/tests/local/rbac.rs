@@ -146,7 +146,7 @@ async fn aggregated(bed: &Bed) -> Result<()> {
     .await
 }
 
-/// Installs a folder of `config` as README.md says.
+/// Installs a folder of `config` as docs/install.md says.
 pub(crate) async fn install(bed: &Bed, of: &str, further: &[&str]) -> Result<()> {
     let kubeconfig = bed.plane.kubeconfig()?;
     kubectl(bed, |kubectl| {

@@ -1,11 +1,11 @@
-//! A release has what clusterctl needs, and everything that a person can set is explained. The scenario
+//! A release has what clusterctl and kubectl need, and everything that a person can set is explained. The scenario
 //! `clusterctl::whole_life` renders the files, and uses them with the real clusterctl.
 
 use crate::{output, read, repository};
 use clap::CommandFactory;
 use manager::flags::Flags;
 use serde_yaml::Value;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
 /// The templates of a release. Their documents have variables, which a YAML parser would not accept.
@@ -107,14 +107,33 @@ fn the_templates_agree() {
 
 /// This way, an image of a release runs as soon as it is loaded, without a registry.
 #[test]
-fn the_image_has_the_name_that_the_components_look_for() {
-    let (released, installed) = (parse(COMPONENTS), parse("config/default/kustomization.yaml"));
-    let (released, installed) = (&released["images"][0], &installed["images"][0]);
-    assert_eq!(released["name"], installed["newName"]);
-    assert_eq!(installed["newTag"], env!("CARGO_PKG_VERSION"));
-    let script = read("hack/release.sh");
-    let named = format!(" image={} ", released["newName"].as_str().unwrap());
-    assert!(script.contains(&named), "hack/release.sh names it otherwise");
+fn the_image_has_the_name_that_every_manifest_looks_for() {
+    for file in ["default", "namespaced", "watch-filter"].map(|folder| format!("config/{folder}/kustomization.yaml")) {
+        let image = &parse(&file)["images"][0];
+        assert_eq!(image["newTag"], env!("CARGO_PKG_VERSION"), "{file}");
+        let named = format!(" image={} ", image["newName"].as_str().unwrap());
+        assert!(read("hack/release.sh").contains(&named), "{file}: hack/release.sh names it otherwise");
+    }
+}
+
+/// The policy for clusterctl and the operator is that for kubectl, with the numbers of the ports. An address that is
+/// set moves the metrics, but the Pod's port keeps its name and number: a name would only seem to follow.
+#[test]
+fn the_network_policy_names_the_default_ports() {
+    let mut named = parse("config/manager/network_policy.yaml");
+    let container = &parse("config/manager/manager.yaml")["spec"]["template"]["spec"]["containers"][0];
+    for port in named["spec"]["ingress"][0]["ports"].as_sequence_mut().unwrap() {
+        let mut ports = container["ports"].as_sequence().unwrap().iter();
+        let there = ports.find(|there| there["name"] == port["port"]);
+        port["port"] = there.expect("a port of this name")["containerPort"].clone();
+    }
+    let released = parse("config/release/network-policy.yaml");
+    assert_eq!(released["spec"], named["spec"]);
+    assert_eq!(released["metadata"]["name"], named["metadata"]["name"]);
+    assert_eq!(released["metadata"]["namespace"], parse("config/default/kustomization.yaml")["namespace"]);
+    let metrics = released["spec"]["ingress"][0]["ports"][1]["port"].as_u64().unwrap();
+    let default = format!("${{CAPI_DIAGNOSTICS_ADDRESS:=:{metrics}}}");
+    assert!(read(COMPONENTS).contains(&default), "without the variable, the metrics are at another port");
 }
 
 #[test]
@@ -139,19 +158,75 @@ fn the_operators_sample_is_for_this_version() {
     assert!(documentation.contains(&format!("kubectl -n {namespace} label configmap {version} {label}")));
 }
 
-/// Nothing is rendered here: only the names of the files matter.
-#[test]
-fn every_file_that_is_written_is_explained() {
+/// The files that `hack/release.sh --manifests` writes, with their content. Nothing is rendered: in place of a rendered
+/// folder there is the command.
+fn written() -> BTreeMap<String, String> {
     let directory = tempfile::tempdir().unwrap();
     let mut script = Command::new(repository("hack/release.sh"));
     script.arg("--manifests").arg(directory.path()).env("KUBECTL", "echo").env("SOURCE_DATE_EPOCH", "1700000000");
     output(script.env_remove("SIGNING_KEY").env_remove("RELEASE_HOMEPAGE"));
-    let files = std::fs::read_dir(directory.path()).unwrap().map(|file| file.unwrap().file_name());
-    let files: BTreeSet<String> = files.map(|name| name.into_string().unwrap()).collect();
-    assert!(files.contains("bootstrapprovider.yaml") && files.contains("metadata.yaml"), "{files:?}");
+    let files = std::fs::read_dir(directory.path()).unwrap().map(|file| {
+        let file = file.unwrap();
+        (file.file_name().into_string().unwrap(), std::fs::read_to_string(file.path()).unwrap())
+    });
+    files.collect()
+}
+
+#[test]
+fn every_file_that_is_written_is_explained() {
+    let files = written();
+    assert!(files.contains_key("bootstrapprovider.yaml") && files.contains_key("metadata.yaml"), "{files:?}");
     let documentation = read("docs/install.md");
-    let missing: Vec<_> = files.iter().filter(|name| !documentation.contains(&format!("\n| `{name}` |"))).collect();
+    let missing: Vec<_> = files.keys().filter(|name| !documentation.contains(&format!("\n| `{name}` |"))).collect();
     assert!(missing.is_empty(), "docs/install.md does not explain {missing:?}");
+}
+
+/// Whoever has a release needs no checkout: for kubectl, for monitoring and for people's rights, it has what the
+/// folders have. No file for kubectl has a variable, which kubectl would not fill in.
+#[test]
+fn a_release_has_what_a_checkout_has() {
+    let files = written();
+    // All but this one.
+    assert_eq!(files["SHA256SUMS"].lines().count(), files.len() - 1, "a file has no checksum");
+    for (file, folder) in [
+        ("install.yaml", "config/default"),
+        ("install-before-kubernetes-1.36.yaml", "config/before-kubernetes-1.36"),
+        ("aggregate-to-people.yaml", "config/aggregate-to-people"),
+        ("prometheus.yaml", "config/prometheus"),
+    ] {
+        assert_eq!(files[file], format!("kustomize {folder}\n"));
+    }
+    for (file, source) in [
+        ("network-policy.yaml", "config/release/network-policy.yaml"),
+        ("kube-state-metrics.yaml", "config/kube-state-metrics/custom-resource-state.yaml"),
+        ("grafana-dashboard.json", "config/grafana/etcdcluster.json"),
+    ] {
+        assert_eq!(files[file], read(source));
+    }
+    for folder in ["admission", "crd", "manager", "prometheus", "rbac", "rbac/people"] {
+        let paths = std::fs::read_dir(repository("config").join(folder)).unwrap().map(|file| file.unwrap().path());
+        for path in paths.filter(|path| path.is_file()) {
+            let text = std::fs::read_to_string(&path).unwrap();
+            assert!(variables(&text).is_empty(), "{} has a variable", path.display());
+        }
+    }
+}
+
+/// What pages tell people to apply or import out of a release is in one.
+#[test]
+fn pages_name_only_files_that_are_written() {
+    let (files, mut count) = (written(), 0);
+    for page in ["README.md", "docs/install.md", "docs/examples.md", "docs/tasks/monitor.md"] {
+        for path in read(page).split("out/release/").skip(1) {
+            let name = path.split(|c: char| c.is_whitespace() || matches!(c, '`' | '\'' | ')')).next().unwrap();
+            // Programs and images are not written here, and `*.yaml` is no name.
+            if !name.starts_with('*') && (name.ends_with(".yaml") || name.ends_with(".json")) {
+                count += 1;
+                assert!(files.contains_key(name), "{page}: a release has no {name}");
+            }
+        }
+    }
+    assert!(count > 4, "{count}");
 }
 
 #[test]
