@@ -4,7 +4,7 @@
 #   hack/krew.sh VERSION DIRECTORY HOMEPAGE
 #
 #   VERSION    the version of the release, such as 0.1.0
-#   DIRECTORY  has the archives kubectl-etcdcluster-OS-ARCH.tar.gz. Platforms without an archive are left out
+#   DIRECTORY  has the archives kubectl-etcdcluster-linux-ARCH.tar.gz. Architectures without an archive are left out
 #   HOMEPAGE   the address of the repository; archives are downloaded from HOMEPAGE/releases/download
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -14,7 +14,7 @@ version=${1#v} directory=$2 homepage=${3%/}
 
 manifest=$(sed '/^#/d' config/krew/etcdcluster.yaml)
 found=
-for platform in linux-amd64 linux-arm64 darwin-amd64 darwin-arm64; do
+for platform in linux-amd64 linux-arm64; do
     name=SHA256_$(tr a-z- A-Z_ <<<"$platform")
     archive=$directory/kubectl-etcdcluster-$platform.tar.gz
     if [ -e "$archive" ]; then
@@ -29,7 +29,7 @@ for platform in linux-amd64 linux-arm64 darwin-amd64 darwin-arm64; do
             END { if (block !~ name) printf "%s", block }' <<<"$manifest")
     fi
 done
-[ -n "$found" ] || { echo "there is no kubectl-etcdcluster-OS-ARCH.tar.gz in $directory" >&2 && exit 1; }
+[ -n "$found" ] || { echo "there is no kubectl-etcdcluster-linux-ARCH.tar.gz in $directory" >&2 && exit 1; }
 manifest=${manifest//@DOWNLOADS@/$homepage/releases/download}
 manifest=${manifest//@HOMEPAGE@/$homepage}
 manifest=${manifest//@VERSION@/$version}

@@ -1,6 +1,6 @@
 //! The krew manifest of the kubectl plugin: `hack/krew.sh` lists the archives that exist, with their checksums.
 
-use crate::{output, repository};
+use crate::{output, read, repository};
 use serde_yaml::Value;
 use sha2::{Digest, Sha256};
 use std::fs;
@@ -16,7 +16,8 @@ fn script(directory: &Path) -> Command {
 #[test]
 fn it_has_the_platforms_of_which_there_is_an_archive() {
     let directory = tempfile::tempdir().unwrap();
-    for (platform, content) in [("linux-amd64", "one"), ("darwin-arm64", "other")] {
+    // Nobody builds for the other system, so its archive is none of ours.
+    for (platform, content) in [("linux-arm64", "one"), ("darwin-arm64", "other")] {
         fs::write(directory.path().join(format!("kubectl-etcdcluster-{platform}.tar.gz")), content).unwrap();
     }
     let text = String::from_utf8(output(&mut script(directory.path()))).unwrap();
@@ -36,13 +37,18 @@ fn it_has_the_platforms_of_which_there_is_an_archive() {
     let uri = |platform: &str| {
         format!("https://example.org/ours/releases/download/v0.1.0/kubectl-etcdcluster-{platform}.tar.gz")
     };
-    assert_eq!(
-        found,
-        [
-            ["linux", "amd64", &uri("linux-amd64"), &sum("one")],
-            ["darwin", "arm64", &uri("darwin-arm64"), &sum("other")],
-        ]
-    );
+    assert_eq!(found, [["linux", "arm64", &uri("linux-arm64"), &sum("one")]]);
+}
+
+/// The template has no platform that nobody builds for, and lacks none.
+#[test]
+fn it_knows_the_platforms_that_a_release_is_built_for() {
+    let script = read("hack/release.sh");
+    let (_, rest) = script.split_once("${ARCHITECTURES:-").unwrap();
+    let built = rest.split('}').next().unwrap().split(' ').map(|architecture| format!("linux-{architecture}"));
+    let template = read("config/krew/etcdcluster.yaml");
+    let listed = template.split("/kubectl-etcdcluster-").skip(1).filter_map(|rest| rest.split(".tar.gz").next());
+    assert_eq!(listed.collect::<Vec<_>>(), built.collect::<Vec<_>>());
 }
 
 #[test]
@@ -51,7 +57,7 @@ fn without_any_archive_it_says_so() {
     let out = script(directory.path()).output().unwrap();
     assert!(!out.status.success() && out.stdout.is_empty());
     let said = String::from_utf8_lossy(&out.stderr);
-    assert!(said.contains("there is no kubectl-etcdcluster-OS-ARCH.tar.gz"), "{said}");
+    assert!(said.contains("there is no kubectl-etcdcluster-linux-ARCH.tar.gz"), "{said}");
 }
 
 /// If the release is given its homepage, the manifest is written beside the archives that it is about.
