@@ -6,7 +6,7 @@
 #
 #   SITE       the directory that hack/book.sh has written
 #   DIRECTORY  where the pictures are written
-#   DASHBOARD  the page that dashboard::has_something_to_show has drawn; left out if it does not exist
+#   DASHBOARD  the page that dashboard::has_something_to_show has drawn; without it, there is no picture of one
 #
 # On Debian, and as root, Chromium is installed if no such browser is there. BROWSER names another one.
 set -euo pipefail
@@ -17,7 +17,10 @@ fail() { echo "$*" >&2 && exit 1; }
 [ $# = 2 ] || [ $# = 3 ] || { sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p;}' hack/pictures.sh >&2 && exit 2; }
 mkdir -p "$2"
 site=$(realpath "$1") to=$(realpath "$2") dashboard=
-[ ! -e "${3:-}" ] || dashboard=$(realpath "$3")
+if [ $# = 3 ]; then
+    [ -e "$3" ] || fail "$3 does not exist: dashboard::has_something_to_show has drawn no page there"
+    dashboard=$(realpath "$3")
+fi
 pages=(README docs/start docs/concepts docs/architecture docs/cluster-hooks docs/conditions docs/api-reference)
 # The smallest size of a picture in bytes: more than that of an empty page.
 least=30000

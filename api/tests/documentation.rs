@@ -484,3 +484,13 @@ fn every_page_is_in_the_contents_and_in_the_index() {
         assert!(is_decision || name == "README.md" || index.contains(&link), "docs/README.md lacks {name}");
     }
 }
+
+/// Whoever names the page of the dashboard wants a picture of it. No browser is needed to see that there is no page.
+#[test]
+fn a_page_that_is_not_there_has_no_picture() {
+    let pictures = Path::new(env!("CARGO_TARGET_TMPDIR")).join("pictures");
+    let mut script = std::process::Command::new(repository("hack/pictures.sh"));
+    let out = script.arg("site").arg(&pictures).arg(pictures.join("no-page.html")).output().unwrap();
+    let said = String::from_utf8_lossy(&out.stderr);
+    assert!(!out.status.success() && said.contains("no-page.html does not exist"), "{said}");
+}
