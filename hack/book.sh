@@ -17,9 +17,11 @@ esac
 MDBOOK=0.5.4
 MERMAID=0.17.1
 
-# Installs this version of a program, unless the program reports that version.
+# Installs this version of a program, unless the program reports that version. Without optimisation, it is compiled
+# sooner, and still fast enough for these pages.
 install_program() {
-    "$1" --version 2>/dev/null | grep --quiet --fixed-strings "$2" || cargo install --quiet --locked --version "$2" "$1"
+    "$1" --version 2>/dev/null | grep --quiet --fixed-strings "$2" ||
+        cargo install --quiet --locked --debug --version "$2" "$1"
 }
 install_program mdbook "$MDBOOK"
 install_program mdbook-mermaid "$MERMAID"

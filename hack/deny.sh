@@ -10,7 +10,9 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 VERSION=0.20.2
 
-[ "$(cargo deny --version 2>/dev/null)" = "cargo-deny $VERSION" ] || cargo install --quiet --locked --version "$VERSION" cargo-deny
+# Without optimisation: it runs once for each time that it is compiled here.
+[ "$(cargo deny --version 2>/dev/null)" = "cargo-deny $VERSION" ] ||
+    cargo install --quiet --locked --debug --version "$VERSION" cargo-deny
 cargo deny --locked check bans licenses sources
 if cargo deny fetch db; then
     cargo deny --locked check --disable-fetch advisories
