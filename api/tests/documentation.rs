@@ -390,7 +390,9 @@ fn what_commands_name_is_there() {
     let mut count = 0;
     for page in pages() {
         let text = std::fs::read_to_string(&page).unwrap();
-        for line in text.split("```").skip(1).step_by(2).flat_map(str::lines) {
+        let blocks = text.split("```").skip(1).step_by(2).flat_map(str::lines);
+        let around = text.split("```").step_by(2).flat_map(|text| text.split("\n\n"));
+        for line in blocks.chain(around.flat_map(|paragraph| paragraph.split('`').skip(1).step_by(2))) {
             let words: Vec<&str> = line.split_whitespace().collect();
             for word in &words {
                 // In a copy, the source comes before a colon.

@@ -1,17 +1,22 @@
-//! The code blocks of the pages: `README.md`, `CONTRIBUTING.md` and all of `docs`.
+//! The code blocks of the pages, and the commands in their text: `README.md`, `CONTRIBUTING.md` and all of `docs`.
+
+mod text;
 
 use anyhow::{Context, Result, ensure};
 use std::fs;
 use std::path::{Path, PathBuf};
+use text::Paragraph;
 
 /// Languages of blocks without commands.
 const LANGUAGES: [&str; 5] = ["yaml", "json", "rust", "mermaid", "toml"];
 const FENCE: &str = "```";
 
-/// A block without a language: commands, or text that is only to be read.
+/// A block without a language: commands, or text that is only to be read. Or a command in the text of a page.
 pub struct Block {
     /// Path of its page.
     pub page: String,
+    /// Whether it is a command in the text.
+    pub in_text: bool,
     /// Its lines, without their common indent.
     lines: Vec<String>,
 }
@@ -65,6 +70,14 @@ fn is_whole(command: &str) -> bool {
 /// # Errors
 /// When a page cannot be read, or has a block that is not between fences.
 pub fn blocks() -> Result<Vec<Block>> {
+    Ok(blocks_and_text()?.into_iter().filter(|block| !block.in_text).collect())
+}
+
+/// The blocks of all pages and the commands in their text, in their order.
+///
+/// # Errors
+/// As [`blocks`].
+pub fn blocks_and_text() -> Result<Vec<Block>> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let mut pages = vec![root.join("README.md"), root.join("CONTRIBUTING.md")];
     pages.extend(pages_in(&root.join("docs"))?);
@@ -92,16 +105,22 @@ fn pages_in(folder: &Path) -> Result<Vec<PathBuf>> {
 }
 
 fn of_page(page: &str, text: &str) -> Result<Vec<Block>> {
+    let block = |in_text: bool, lines: Vec<String>| Block { page: page.to_owned(), in_text, lines };
+    let in_text = |commands: Vec<String>| commands.into_iter().map(|command| block(true, vec![command]));
     let mut blocks = Vec::new();
     // The language of the block that a line is in, and its lines so far.
     let mut open: Option<(&str, Vec<&str>)> = None;
+    let mut paragraph = Paragraph::default();
     let mut after_nothing = true;
     for line in text.lines() {
         open = match (open, line.trim_start().strip_prefix(FENCE)) {
-            (None, Some(language)) => Some((language.trim(), Vec::new())),
+            (None, Some(language)) => {
+                blocks.extend(in_text(paragraph.end()));
+                Some((language.trim(), Vec::new()))
+            }
             (Some((language, lines)), Some(_)) => {
                 if !LANGUAGES.contains(&language) {
-                    blocks.push(Block { page: page.to_owned(), lines: without_indent(&lines) });
+                    blocks.push(block(false, without_indent(&lines)));
                 }
                 None
             }
@@ -112,12 +131,14 @@ fn of_page(page: &str, text: &str) -> Result<Vec<Block>> {
             (None, None) => {
                 let indented = line.starts_with("    ") && after_nothing;
                 ensure!(!indented, "{page}: a block needs fences, or nobody looks at what is in it: {line}");
+                blocks.extend(in_text(paragraph.line(line)));
                 None
             }
         };
         after_nothing = line.trim().is_empty();
     }
     ensure!(open.is_none(), "{page}: its last block does not end");
+    blocks.extend(in_text(paragraph.end()));
     Ok(blocks)
 }
 
@@ -128,4 +149,20 @@ fn without_indent(lines: &[&str]) -> Vec<String> {
         _ => line.trim_start().to_owned(),
     };
     lines.iter().map(cut).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_and_commands_in_the_text_are_found_in_their_order() {
+        let beginning = "Run `make one`:\n\n```\nmake two\n```\n\nor `make\nthree`, ";
+        let page = format!("{beginning}or look at\n\n```yaml\na: b\n```\n\n`make four`");
+        let found = of_page("page", &page).unwrap();
+        let commands: Vec<String> = found.iter().flat_map(Block::commands).collect();
+        assert_eq!(commands, ["make one", "make two", "make three", "make four"]);
+        assert_eq!(found.iter().filter(|block| !block.in_text).count(), 1);
+        assert!(of_page("page", "```\nmake one\n").is_err());
+    }
 }

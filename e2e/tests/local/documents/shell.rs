@@ -16,8 +16,12 @@ use tokio::time::{sleep, timeout};
 const PATIENCE: Duration = Duration::from_secs(120);
 /// How long a command is watched that goes on until it is ended.
 const LOOK: Duration = Duration::from_secs(5);
-/// The files of the checkout that commands name, and those that their scripts read.
-const CHECKOUT: [&str; 8] = ["config", "docs", "examples", "hack", "e2e", "Cargo.toml", "Makefile", "metadata.yaml"];
+/// The exit status of a plan that is refused.
+const REFUSED: i32 = 1;
+/// The files of the checkout that commands name, and those that their scripts read. There is a copy of `config`.
+const CHECKOUT: [&str; 7] = ["docs", "examples", "hack", "e2e", "Cargo.toml", "Makefile", "metadata.yaml"];
+/// Folders of `config` into which readers write a namespace.
+const NAMESPACED: [&str; 2] = ["namespaced", "watch-filter"];
 
 pub(super) struct Shell {
     directory: PathBuf,
@@ -31,8 +35,14 @@ impl Shell {
     /// `four.yaml` is the same with a number of members that is refused.
     pub(super) fn new(bed: &Bed, manifests: &Manifests) -> Result<Self> {
         let directory = bed.world().state(&manifests.namespace)?;
+        let checkout = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
         for name in CHECKOUT {
-            symlink(Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(name), directory.join(name))?;
+            symlink(checkout.join(name), directory.join(name))?;
+        }
+        let config = directory.join("config");
+        copy(&checkout.join("config"), &config)?;
+        for folder in NAMESPACED {
+            name_the_namespace(&config.join(folder).join("kustomization.yaml"), &manifests.namespace)?;
         }
         let written = |manifests: &Manifests| -> String {
             manifests.documents().iter().map(|document| format!("---\n{document}\n")).collect()
@@ -76,13 +86,19 @@ impl Shell {
         Ok(())
     }
 
-    /// Runs a command that has to print an answer about `what`. Exit status 1 is allowed, because it means that the
-    /// answer is no.
+    /// Runs a command that has to succeed, and to print something about `what`.
     pub(super) async fn answers(&self, line: &str, what: &str) -> Result<()> {
         let output = self.output(line).await?;
-        ensure!(matches!(output.status.code(), Some(0 | 1)), "{}: {}", output.status, said(&output));
-        ensure!(String::from_utf8_lossy(&output.stdout).contains(what), "not a word about {what}: {}", said(&output));
-        Ok(())
+        ensure!(output.status.success(), "{}: {}", output.status, said(&output));
+        tells_of(what, &output)
+    }
+
+    /// Runs a command that has to say that `what` is refused, with the exit status for that.
+    pub(super) async fn refuses(&self, line: &str, what: &str) -> Result<()> {
+        let output = self.output(line).await?;
+        ensure!(output.status.code() == Some(REFUSED), "{}: {}", output.status, said(&output));
+        tells_of(what, &output)?;
+        tells_of(" refuses ", &output)
     }
 
     /// Runs a command that has to print `what` and go on until it is ended.
@@ -96,9 +112,35 @@ impl Shell {
         }
         let output = child.wait_with_output().await?;
         ensure!(ended.is_none(), "it has ended: {}", said(&output));
-        ensure!(String::from_utf8_lossy(&output.stdout).contains(what), "not a word about {what}: {}", said(&output));
-        Ok(())
+        tells_of(what, &output)
     }
+}
+
+fn tells_of(what: &str, output: &Output) -> Result<()> {
+    ensure!(String::from_utf8_lossy(&output.stdout).contains(what), "not a word about {what}: {}", said(output));
+    Ok(())
+}
+
+/// Writes a namespace into a kustomization, as its page says.
+fn name_the_namespace(kustomization: &Path, namespace: &str) -> Result<()> {
+    let text = fs::read_to_string(kustomization)?;
+    let before = text.lines().find(|line| line.starts_with("namespace: ")).context("it names no namespace")?;
+    Ok(fs::write(kustomization, text.replacen(before, &format!("namespace: {namespace}"), 1))?)
+}
+
+/// Copies a folder with all that is in it.
+fn copy(from: &Path, to: &Path) -> Result<()> {
+    fs::create_dir(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let (from, to) = (entry.path(), to.join(entry.file_name()));
+        if from.is_dir() {
+            copy(&from, &to)?;
+        } else {
+            fs::copy(&from, &to)?;
+        }
+    }
+    Ok(())
 }
 
 /// Everything that a command has printed.

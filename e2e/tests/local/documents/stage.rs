@@ -1,21 +1,25 @@
 //! A cluster called `demo`, as on the pages, and a shell beside it.
 
+use super::judged::{INSTALLED_IN, as_dry_run};
 use super::shell::Shell;
 use super::table::Fate;
 use crate::bring_up::{PATIENCE, released};
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use api::names;
 use e2e::apply::apply_object;
+use e2e::bed::data::said;
 use e2e::bed::{Bed, ClusterHandle, Manifests};
-use kube::ResourceExt;
-use kube::api::{ListParams, Patch, PatchParams};
-use serde_json::json;
+use k8s_openapi::api::core::v1::Namespace;
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
+use kube::{Api, ResourceExt};
+use local_infrastructure::machine::Machine;
+use serde_json::{Value, json};
 use std::time::Duration;
 
 /// How long it may take to delete what a page has left.
 const CLEAR: Duration = Duration::from_secs(120);
-/// The namespace of the manager. The API server checks no object of a namespace that does not exist.
-const INSTALLED_IN: &str = "capi-etcdadm-system";
+/// Asks etcd for its present revision.
+const STATUS: [&str; 4] = ["/opt/bin/etcdctl.sh", "endpoint", "status", "--write-out=json"];
 
 pub(super) struct Stage {
     handle: ClusterHandle,
@@ -39,25 +43,26 @@ impl Stage {
     pub(super) async fn run(&self, bed: &Bed, command: &str, fate: Fate) -> Result<()> {
         let line = self.filled(command).await?;
         match fate {
-            Fate::Run | Fate::Afresh => self.shell.succeeds(&line).await,
+            Fate::Run | Fate::Afresh => self.shell.succeeds(&line.replace(INSTALLED_IN, &self.installed_in())).await,
             Fate::Judged => {
                 let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": INSTALLED_IN}});
                 apply_object(&bed.client(), &namespace).await?;
-                // The bed has applied parts of it with another field manager.
-                let force = if line.contains("apply --server-side") { " --force-conflicts" } else { "" };
-                self.shell.succeeds(&format!("{line} --dry-run=server{force}")).await
+                self.shell.succeeds(&as_dry_run(&line)).await
             }
             Fate::Answers => self.shell.answers(&line, &self.handle.etcd).await,
+            Fate::Refuses => self.shell.refuses(&line, &self.handle.etcd).await,
             Fate::Endless => self.shell.goes_on(&line, &self.handle.etcd).await,
             Fate::Machine => {
                 let machine = bed.machines.get(&self.handle.namespace, &self.handle.member_names(1)[0])?;
-                let typed = tokio::task::spawn_blocking(move || machine.exec(&["sh", "-c", line.as_str()]));
-                let output = typed.await??;
-                ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-                Ok(())
+                on_a_machine(&machine, line).await
             }
             Fate::Excused(_) => Ok(()),
         }
+    }
+
+    /// The namespace that commands of this stage make in place of the manager's, which another scenario may have made.
+    fn installed_in(&self) -> String {
+        format!("{INSTALLED_IN}-{}", self.handle.namespace)
     }
 
     /// The command with names of this cluster. `hack/enter.sh` enters the world of a demo; the shell is already in the
@@ -74,6 +79,7 @@ impl Stage {
         let command = command
             .replace("othercontrolplanes.example.org", "stubcontrolplanes.example.org")
             .replace(" default/", &format!(" {namespace}/"))
+            .replace(" -n default ", &format!(" -n {namespace} "))
             // Prometheus does not run here, and this computer may have one of its own.
             .replace(">/etc/prometheus/etcd/targets.json", "| tee targets.json");
         Ok(with_words(
@@ -100,8 +106,29 @@ impl Stage {
             Err(kube::Error::Api(status)) if status.code == 404 => {}
             answer => drop(answer.context("lift a pause")?),
         }
+        let namespaces: Api<Namespace> = Api::all(bed.client());
+        match namespaces.delete(&self.installed_in(), &DeleteParams::default()).await {
+            Err(kube::Error::Api(status)) if status.code == 404 => {}
+            answer => drop(answer.context("delete a namespace")?),
+        }
         bed.clear(CLEAR).await
     }
+}
+
+/// Runs a command on a machine of etcd.
+async fn on_a_machine(machine: &Machine, line: String) -> Result<()> {
+    let line = match line.contains("REVISION") {
+        true => with_words(&line, &[("REVISION", revision(machine).await?.as_str())]),
+        false => line,
+    };
+    said(machine, &["sh", "-c", &line]).await.map(drop)
+}
+
+/// The present revision of etcd, which a person reads from what an earlier command has printed.
+async fn revision(machine: &Machine) -> Result<String> {
+    let status: Value = serde_json::from_str(&said(machine, &STATUS).await?)?;
+    let revision = status.pointer("/0/Status/header/revision").and_then(Value::as_u64);
+    Ok(revision.with_context(|| format!("no revision: {status}"))?.to_string())
 }
 
 /// Replaces these words in the text, and only whole words.
