@@ -4,6 +4,7 @@
 //! for its Deployment.
 
 mod moves;
+mod pages;
 mod release;
 mod upgrade;
 
@@ -19,7 +20,8 @@ use k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicy;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Api, ListParams};
-use release::{components_for_an_older_kubernetes, templates_are_generated};
+use pages::commands_generate_a_cluster;
+use release::{components_for_an_older_kubernetes, templates_are_generated, variables_are_explained};
 use serde_json::json;
 use std::time::Duration;
 use upgrade::upgrade;
@@ -39,6 +41,8 @@ pub(crate) async fn whole_life(bed: &mut Bed) -> Result<()> {
     components_for_an_older_kubernetes(&setup).await?;
     install(&setup, &bed.plane).await?;
     templates_are_generated(&setup, &bed.plane).await?;
+    variables_are_explained(&setup, &bed.plane).await?;
+    commands_generate_a_cluster(&setup, &bed.plane).await?;
     let handle = a_cluster(bed, &setup).await?;
     upgrade(&setup, bed, &handle).await?;
     handle.delete("Cluster", &handle.cluster).await?;

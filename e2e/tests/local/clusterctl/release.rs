@@ -1,11 +1,14 @@
 //! The files of a release that the scenario neither installs nor makes a cluster from.
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use e2e::apply::documents;
 use e2e::clusterctl::{Setup, substituted};
 use e2e::plane::Plane;
 use serde_json::Value;
 use std::fs;
+
+/// The page that explains the variables of the templates.
+const PAGE: &str = include_str!("../../../../docs/install.md");
 
 /// The kinds that Kubernetes serves as v1 only from 1.36 on.
 const NEW: [&str; 2] = ["MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"];
@@ -39,5 +42,26 @@ pub(super) async fn templates_are_generated(setup: &Setup, plane: &Plane) -> Res
         generated += 1;
     }
     ensure!(generated == 4, "{generated} templates");
+    Ok(())
+}
+
+/// clusterctl lists the variables of every template, and the page that says how to list them explains each one.
+pub(super) async fn variables_are_explained(setup: &Setup, plane: &Plane) -> Result<()> {
+    let mut explained = 0;
+    for file in fs::read_dir(setup.released())? {
+        let path = file?.path();
+        let name = path.file_name().unwrap_or_default().display().to_string();
+        if !name.starts_with("cluster-template") {
+            continue;
+        }
+        let from = path.to_str().context("a path in UTF-8")?;
+        let lists = ["generate", "cluster", "demo", "--from", from, "--list-variables"];
+        let listed = setup.run(plane.kubeconfig()?, &lists).await?;
+        for variable in listed.lines().filter_map(|line| line.trim().strip_prefix("- ")?.split_whitespace().next()) {
+            ensure!(PAGE.contains(&format!("| `{variable}` |")), "{name}: nothing explains {variable}");
+            explained += 1;
+        }
+    }
+    ensure!(explained > 20, "only {explained} variables are listed");
     Ok(())
 }
