@@ -36,6 +36,7 @@ pub(crate) async fn has_something_to_show(bed: &mut Bed) -> Result<()> {
         // promtool requires rules, and these tests are about none.
         let rules = json!({"groups": [{"name": "none", "rules": [{"record": "none", "expr": "vector(0)"}]}]});
         let promtool = Promtool::ensure()?;
+        promtool.check(&rules)?;
         promtool.test(&rules, &tests).context("a panel has nothing to show")?;
         ensure!(promtool.test(&rules, &never).is_err(), "promtool does not notice a panel with nothing to show");
         draw(&promtool, &queries, &from(&scraped, begun))
