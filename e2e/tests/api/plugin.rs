@@ -6,9 +6,12 @@ use crate::server::{Server, merged};
 use anyhow::{Context, Result, ensure};
 use e2e::apply::apply_object;
 use e2e::bed::plugin;
+use e2e::process::output_of;
 use e2e::until::until;
 use serde_json::{Value, json};
+use std::env;
 use std::io::Write;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -91,6 +94,10 @@ pub(crate) async fn rollout_does_what_it_says(server: &Server) -> Result<()> {
     cluster_api(server).await?;
     let etcd = cluster("rolled", &json!({}));
     accepted(server.create(&etcd).await?)?;
+    for (words, candidate) in [(["roll"].as_slice(), "rollout"), (&["status", "rol"], "rolled")] {
+        let completed = completed(server, words).await?;
+        ensure!(completed.lines().any(|line| line == candidate), "after {words:?} kubectl offers {completed}");
+    }
     let rollout = |what: &str| -> Result<String> {
         let run = run(server, &["rollout", what, "rolled"], &Value::Null)?;
         ensure!(run.success, "{}", run.error);
@@ -117,4 +124,16 @@ pub(crate) async fn rollout_does_what_it_says(server: &Server) -> Result<()> {
     );
     ensure!(missing.error.contains("this namespace has: ") && missing.error.contains("rolled"), "{}", missing.error);
     Ok(())
+}
+
+/// What kubectl offers when somebody has typed `kubectl etcdcluster` and these words, and presses Tab. kubectl asks the
+/// plugin by the program in `config/krew`.
+async fn completed(server: &Server, words: &[&str]) -> Result<String> {
+    let asks = Path::new(env!("CARGO_MANIFEST_DIR")).join("../config/krew");
+    let plugin = plugin()?.parent().context("the plugin lies nowhere")?.to_owned();
+    let others = env::var_os("PATH").unwrap_or_default();
+    let path = env::join_paths([asks, plugin].into_iter().chain(env::split_paths(&others)))?;
+    let mut kubectl = Command::new(&server.kubectl);
+    kubectl.args(["__complete", "etcdcluster"]).args(words).env("PATH", path).env("KUBECONFIG", &server.kubeconfig);
+    output_of(kubectl).await
 }
