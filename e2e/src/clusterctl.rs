@@ -7,7 +7,7 @@
 use crate::apply::{apply, documents};
 use crate::bed::repository;
 use crate::process::output_of;
-use crate::tools::Clusterctl;
+use crate::tools::{Clusterctl, Earlier};
 use crate::until::until;
 use crate::world::World;
 use anyhow::{Context, Result, bail, ensure};
@@ -121,9 +121,7 @@ impl Setup {
     pub async fn release(&self) -> Result<()> {
         let again = self.directory.join("again");
         for directory in [&self.released(), &again] {
-            let mut script = Command::new(repository("hack/release.sh"));
-            script.arg("--manifests").arg(directory).env("KUBECTL", &self.kubectl);
-            output_of(script).await?;
+            self.write(&repository(""), directory).await?;
         }
         let mut names = Vec::new();
         for file in fs::read_dir(self.released())? {
@@ -133,6 +131,39 @@ impl Setup {
             names.push(name);
         }
         ensure!(names.len() == FILES, "{names:?}");
+        self.release_core()
+    }
+
+    /// Writes the files of a release of an earlier state as those of this version, and the stub of the core provider.
+    ///
+    /// # Errors
+    /// When they cannot be written.
+    pub async fn release_earlier(&self, earlier: &Earlier) -> Result<()> {
+        self.write(earlier.checkout(), &self.released()).await?;
+        self.release_core()
+    }
+
+    /// Writes the files of a release of the present state as those of a later version.
+    ///
+    /// # Errors
+    /// When they cannot be written.
+    pub async fn release_as(&self, version: &str) -> Result<()> {
+        self.write(&repository(""), &self.released().with_file_name(version)).await
+    }
+
+    /// Writes the files of a release of this checkout.
+    async fn write(&self, checkout: &Path, directory: &Path) -> Result<()> {
+        let mut script = Command::new(checkout.join("hack/release.sh"));
+        script.arg("--manifests").arg(directory).env("KUBECTL", &self.kubectl);
+        if !checkout.join(".git").exists() {
+            // There is no commit whose date the script could use.
+            script.env("SOURCE_DATE_EPOCH", "0");
+        }
+        output_of(script).await.map(drop)
+    }
+
+    /// Writes the stub of the core provider.
+    fn release_core(&self) -> Result<()> {
         let core = self.core();
         fs::create_dir_all(&core)?;
         let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "capi-system"}});

@@ -11,6 +11,9 @@ use crate::process::output;
 
 /// The programs that are built, each in a crate of its own name.
 const PROGRAMS: [&str; 2] = ["manager", "etcdadm"];
+/// What is kept of the sources: the manifests, and what `hack/release.sh --manifests` reads besides. The first states
+/// have no metadata.yaml.
+const KEPT: [&str; 5] = ["config", "examples", "hack", "Cargo.toml", "metadata.yaml"];
 
 /// An earlier state of this project.
 #[derive(Debug, Clone)]
@@ -40,9 +43,14 @@ impl Earlier {
     pub fn config(&self) -> PathBuf {
         self.directory.join("config")
     }
+
+    /// A folder with as much of its checkout as writing the manifests of a release takes.
+    pub fn checkout(&self) -> &Path {
+        &self.directory
+    }
 }
 
-/// Leaves the programs and the manifests: the sources and cargo's intermediate files would only take up space.
+/// Leaves the programs and the manifests: the other sources and cargo's intermediate files would only take up space.
 fn make(commit: &str, into: &Path) -> Result<()> {
     let (sources, target, programs) = (into.join("sources"), into.join("target"), into.join("programs"));
     unpack(commit, into, &sources)?;
@@ -53,7 +61,9 @@ fn make(commit: &str, into: &Path) -> Result<()> {
         fs::copy(target.join("debug").join(program), programs.join(program))
             .with_context(|| format!("copy {program}"))?;
     }
-    fs::rename(sources.join("config"), into.join("config")).context("keep the manifests")?;
+    for kept in KEPT.into_iter().filter(|kept| sources.join(kept).exists()) {
+        fs::rename(sources.join(kept), into.join(kept)).with_context(|| format!("keep {kept}"))?;
+    }
     fs::remove_dir_all(&sources)?;
     Ok(fs::remove_dir_all(&target)?)
 }

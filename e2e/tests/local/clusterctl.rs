@@ -3,11 +3,13 @@
 //! [`e2e::clusterctl`] says which parts are replaced by stubs. The manager is the bed's too, because there are no nodes
 //! for its Deployment.
 
+mod earlier;
 mod moves;
 mod pages;
 mod release;
 mod upgrade;
 
+pub(crate) use earlier::{FIRST_RELEASE, from_the_first_release};
 pub(crate) use moves::moves;
 
 use anyhow::{Context, Result, ensure};
@@ -18,6 +20,7 @@ use e2e::plane::Plane;
 use e2e::until::until;
 use k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicy;
 use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::Container;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Api, ListParams};
 use pages::commands_generate_a_cluster;
@@ -46,9 +49,14 @@ pub(crate) async fn whole_life(bed: &mut Bed) -> Result<()> {
     let handle = a_cluster(bed, &setup).await?;
     upgrade(&setup, bed, &handle).await?;
     handle.delete("Cluster", &handle.cluster).await?;
-    let gone = ["Cluster", "EtcdCluster", "KubeadmControlPlane", "Machine", "EtcdadmConfig", "LocalMachine"];
-    handle.until_nothing_is_left(&gone, PATIENCE).await?;
+    all_is_gone(&handle).await?;
     uninstall(&setup, &bed.plane).await
+}
+
+/// Waits until nothing is left of a cluster that is being deleted.
+async fn all_is_gone(handle: &ClusterHandle) -> Result<()> {
+    let gone = ["Cluster", "EtcdCluster", "KubeadmControlPlane", "Machine", "EtcdadmConfig", "LocalMachine"];
+    handle.until_nothing_is_left(&gone, PATIENCE).await
 }
 
 /// Makes a release, and a configuration that names its place.
@@ -91,14 +99,7 @@ async fn uninstall(setup: &Setup, plane: &Plane) -> Result<()> {
 
 /// Makes a cluster from the template, and checks that `clusterctl describe` shows it.
 async fn a_cluster(bed: &Bed, setup: &Setup) -> Result<ClusterHandle> {
-    let client = bed.client();
-    ClusterHandle::make_namespace(&client, NAMESPACE).await?;
-    let further = ["--target-namespace", NAMESPACE, "--kubernetes-version", "v1.36.3"];
-    let manifest = setup.generate(bed.plane.kubeconfig()?, "cluster-template-local.yaml", &further).await?;
-    apply(&client, &manifest).await?;
-    let handle = ClusterHandle::new(&client, &Manifests::new(NAMESPACE, "demo")?);
-    handle.until_ready(PATIENCE).await?;
-    handle.until_control_plane_data(PATIENCE).await?;
+    let handle = generated(bed, setup).await?;
     let describe = ["describe", "cluster", "demo", "--namespace", NAMESPACE, "--grouping=false"];
     let described = setup.run(bed.plane.kubeconfig()?, &describe).await?;
     for shown in ["KubeadmControlPlane/demo-control-plane", "Machine/demo-etcd-0", "Machine/demo-etcd-2"] {
@@ -109,18 +110,41 @@ async fn a_cluster(bed: &Bed, setup: &Setup) -> Result<ClusterHandle> {
     Ok(handle)
 }
 
+/// Makes a cluster from the template of the release.
+async fn generated(bed: &Bed, setup: &Setup) -> Result<ClusterHandle> {
+    let client = bed.client();
+    ClusterHandle::make_namespace(&client, NAMESPACE).await?;
+    let further = ["--target-namespace", NAMESPACE, "--kubernetes-version", "v1.36.3"];
+    let manifest = setup.generate(bed.plane.kubeconfig()?, "cluster-template-local.yaml", &further).await?;
+    apply(&client, &manifest).await?;
+    let handle = ClusterHandle::new(&client, &Manifests::new(NAMESPACE, "demo")?);
+    handle.until_ready(PATIENCE).await?;
+    handle.until_control_plane_data(PATIENCE).await?;
+    Ok(handle)
+}
+
 /// Checks that the manager is installed with this image and the configured flags, and that the admission policy is too.
 async fn is_installed(plane: &Plane, tag: &str) -> Result<()> {
-    let manager = deployments(plane).get("manager").await?.spec.context("no spec")?;
-    ensure!(manager.replicas == Some(2), "{:?} managers are wanted", manager.replicas);
-    let pod = manager.template.spec.context("no Pod")?;
-    let container = pod.containers.into_iter().next().context("no container")?;
+    let (replicas, container) = manager(plane).await?;
+    ensure!(replicas == Some(2), "{replicas:?} managers are wanted");
     let image = format!("registry.example.org/cluster-api-provider-etcdadm:{tag}");
     ensure!(container.image.as_deref() == Some(&*image), "the image is {:?}", container.image);
     let arguments = container.args.unwrap_or_default();
     ensure!(arguments.iter().any(|argument| argument == "--v=4"), "the arguments are {arguments:?}");
     ensure!(policies(plane).await? == 1, "the admission policy is not there");
     Ok(())
+}
+
+/// How many managers are wanted, and the container of each.
+async fn manager(plane: &Plane) -> Result<(Option<i32>, Container)> {
+    let manager = deployments(plane).get("manager").await?.spec.context("no spec")?;
+    let pod = manager.template.spec.context("no Pod")?;
+    Ok((manager.replicas, pod.containers.into_iter().next().context("no container")?))
+}
+
+/// The image that a release has installed. What else it installs is its own affair.
+async fn manager_image(plane: &Plane) -> Result<String> {
+    manager(plane).await?.1.image.context("no image")
 }
 
 fn deployments(plane: &Plane) -> Api<Deployment> {

@@ -376,6 +376,7 @@ fn scenarios() -> Vec<Scenario<Lane>> {
         scenario!(rbac::watch_filter).long(true),
         scenario!(clusterctl::whole_life),
         scenario!(clusterctl::moves).long(true),
+        scenario!(clusterctl::from_the_first_release).long(true),
         scenario!(upgrades::from_before).long(true),
         scenario!(dashboard::has_something_to_show).long(true),
         scenario!(documents::know_every_command),

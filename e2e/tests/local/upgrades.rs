@@ -1,6 +1,7 @@
 //! An upgrade of this project from an earlier state, with a cluster that is in use: no Machine changes.
 
 use crate::bring_up::{PATIENCE, released};
+use crate::clusterctl::FIRST_RELEASE;
 use crate::rbac::install;
 use crate::records::warnings;
 use crate::rolls::{nothing_is_lost, up_to_date};
@@ -23,13 +24,17 @@ const BEFORE: &str = "eec8fae3baa037cf878f976aa1f723cf9cc5dec1";
 const WRITES: Duration = Duration::from_secs(3);
 /// How long the new manager is watched while it has nothing to do: three rounds of health checks, one every 10 s, and
 /// the moment for which a status may be left unwritten.
-const WATCHED: Duration = Duration::from_secs(35);
+pub(crate) const WATCHED: Duration = Duration::from_secs(35);
 /// How many members there are in the end.
 const MORE: usize = 5;
 
 /// The earlier commit whose bed a scenario starts on, if it starts on one.
 pub(crate) fn begins_at(scenario: &str) -> Option<&'static str> {
-    (scenario == "upgrades::from_before").then_some(BEFORE)
+    match scenario {
+        "upgrades::from_before" => Some(BEFORE),
+        "clusterctl::from_the_first_release" => Some(FIRST_RELEASE),
+        _ => None,
+    }
 }
 
 /// Clients write all along to three members of the earlier state, which a control plane uses. The new manifests are
@@ -53,13 +58,7 @@ pub(crate) async fn from_before(bed: &mut Bed) -> Result<()> {
     bed.start_manager_with_lease(1).await?;
     bed.end_manager(0).await?;
     let mark = bed.plane.mark();
-    until("the new manager has looked at every member", PATIENCE, async || {
-        let status = handle.status().await?;
-        let seen = status.members.iter().filter(|member| member.certificate_expires.is_some()).count();
-        ensure!(seen == machines.len() && status.ready, "of {:?}: {:?}", status.members, status.conditions);
-        Ok(Some(()))
-    })
-    .await?;
+    is_looked_at(&handle, machines.len()).await?;
     tokio::time::sleep(WATCHED).await;
     let changed = before.changed(&State::of(bed, &handle).await?);
     ensure!(changed.is_empty(), "the upgrade has changed {changed:#?}");
@@ -89,6 +88,17 @@ pub(crate) async fn from_before(bed: &mut Bed) -> Result<()> {
     ensure!(figures.failed + figures.unknown == 0, "{figures}");
     ensure!(warnings(&client, &handle.namespace).await? == told, "somebody was warned");
     Ok(())
+}
+
+/// Waits until the new manager has looked at every member. Earlier ones do not report how long certificates are valid.
+pub(crate) async fn is_looked_at(handle: &ClusterHandle, members: usize) -> Result<()> {
+    until("the new manager has looked at every member", PATIENCE, async || {
+        let status = handle.status().await?;
+        let seen = status.members.iter().filter(|member| member.certificate_expires.is_some()).count();
+        ensure!(seen == members && status.ready, "of {:?}: {:?}", status.members, status.conditions);
+        Ok(Some(()))
+    })
+    .await
 }
 
 /// What distinguishes objects and etcd processes from others that have replaced them, and from changed ones.

@@ -12,50 +12,84 @@ use std::fs;
 use std::time::Duration;
 
 /// The tag of the image that the later version installs.
-const LATER_TAG: &str = "1.2.4";
+pub(super) const LATER_TAG: &str = "1.2.4";
 /// How long the scenario watches the new manager for changes that it must not make.
 const WATCHED: Duration = Duration::from_secs(3);
 
-/// A later version appears in the repository. clusterctl offers it, installs it in place of the first one, and then has
-/// nothing more to offer. The cluster stays as it is. No manager runs during the upgrade, because clusterctl ends the
-/// earlier one first.
+/// A later version appears in the repository, with the same files. clusterctl offers it, installs it in place of the
+/// first one, and then has nothing more to offer. The cluster stays as it is. No manager runs during the upgrade,
+/// because clusterctl ends the earlier one first.
 pub(super) async fn upgrade(setup: &Setup, bed: &mut Bed, handle: &ClusterHandle) -> Result<()> {
-    let later = release_later(setup)?;
-    configure(setup, LATER_TAG)?;
-    let offered = planned(setup, bed).await?;
-    ensure!(offered == (setup.version().to_owned(), later.clone()), "before the upgrade: {offered:?}");
+    let later = later_version(setup)?;
+    copy(setup, &later)?;
+    let before = Before::of(setup, bed, handle, &later).await?;
     is_installed(&bed.plane, TAG).await.context("a plan has changed something")?;
-    let (before, etcd, crds) = (State::of(bed, handle).await?, identity(handle).await?, installed_crds(bed).await?);
-
     bed.kill_manager(0).await?;
-    let provider = format!("etcdadm:{later}");
-    let upgraded = setup.run(bed.plane.kubeconfig()?, &["upgrade", "apply", "--bootstrap", &provider]).await;
+    let upgraded = apply(setup, bed, &later).await;
     bed.start_manager(0).await?;
     upgraded?;
-    is_installed(&bed.plane, LATER_TAG).await?;
-    let now = planned(setup, bed).await?;
-    ensure!(now == (later, "Already up to date".to_owned()), "after the upgrade: {now:?}");
     handle.until_ready(PATIENCE).await?;
     tokio::time::sleep(WATCHED).await;
-    let changed = before.changed(&State::of(bed, handle).await?);
-    ensure!(changed.is_empty(), "the upgrade has changed {changed:#?}");
-    ensure!(identity(handle).await? == etcd, "the EtcdCluster is another one, or has another spec");
-    ensure!(installed_crds(bed).await? == crds && crds.len() == 3, "the CRDs were {crds:?}");
-    Ok(())
+    before.is_kept(bed, handle).await
 }
 
-/// Copies the files to the directory of the next version, and returns that version. The two versions differ only in the
-/// configured image.
-fn release_later(setup: &Setup) -> Result<String> {
+/// The version after that of the setup.
+pub(super) fn later_version(setup: &Setup) -> Result<String> {
     let (series, patch) = setup.version().rsplit_once('.').context("a version has three numbers")?;
-    let later = format!("{series}.{}", patch.parse::<u32>().context("a version has numbers")? + 1);
-    let (released, directory) = (setup.released(), setup.released().with_file_name(&later));
+    Ok(format!("{series}.{}", patch.parse::<u32>().context("a version has numbers")? + 1))
+}
+
+/// Copies the files of the release to the directory of the next version. The two versions differ only in the configured
+/// image.
+fn copy(setup: &Setup, later: &str) -> Result<()> {
+    let (released, directory) = (setup.released(), setup.released().with_file_name(later));
     fs::create_dir_all(&directory)?;
     for file in fs::read_dir(released)? {
         let file = file?;
         fs::copy(file.path(), directory.join(file.file_name()))?;
     }
-    Ok(later)
+    Ok(())
+}
+
+/// What an upgrade must leave as it is.
+pub(super) struct Before {
+    state: State,
+    etcd: (Option<String>, Option<i64>),
+    crds: Vec<(String, Option<String>)>,
+}
+
+impl Before {
+    /// Configures the image of the later version, checks that clusterctl offers this version, and reads what there is.
+    pub(super) async fn of(setup: &Setup, bed: &Bed, handle: &ClusterHandle, later: &str) -> Result<Self> {
+        configure(setup, LATER_TAG)?;
+        let offered = planned(setup, bed).await?;
+        ensure!(offered == (setup.version().to_owned(), later.to_owned()), "before the upgrade: {offered:?}");
+        Ok(Self {
+            state: State::of(bed, handle).await?,
+            etcd: identity(handle).await?,
+            crds: installed_crds(bed).await?,
+        })
+    }
+
+    /// Checks that the upgrade has changed none of it.
+    pub(super) async fn is_kept(&self, bed: &Bed, handle: &ClusterHandle) -> Result<()> {
+        let changed = self.state.changed(&State::of(bed, handle).await?);
+        ensure!(changed.is_empty(), "the upgrade has changed {changed:#?}");
+        ensure!(identity(handle).await? == self.etcd, "the EtcdCluster is another one, or has another spec");
+        let crds = installed_crds(bed).await?;
+        ensure!(crds == self.crds && crds.len() == 3, "the CRDs were {:?}, and are {crds:?}", self.crds);
+        Ok(())
+    }
+}
+
+/// Has clusterctl install the later version, and checks that it then has nothing more to offer.
+pub(super) async fn apply(setup: &Setup, bed: &Bed, later: &str) -> Result<()> {
+    let provider = format!("etcdadm:{later}");
+    setup.run(bed.plane.kubeconfig()?, &["upgrade", "apply", "--bootstrap", &provider]).await?;
+    is_installed(&bed.plane, LATER_TAG).await?;
+    let now = planned(setup, bed).await?;
+    ensure!(now == (later.to_owned(), "Already up to date".to_owned()), "after the upgrade: {now:?}");
+    Ok(())
 }
 
 /// The provider's version, and the version that `upgrade plan` offers.
