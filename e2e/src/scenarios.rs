@@ -64,6 +64,11 @@ impl<S> Scenario<S> {
     fn is_wanted(&self, arguments: &Arguments) -> bool {
         !self.long || is_full() || arguments.filter.as_deref() == Some(&self.name)
     }
+
+    /// Whether it is wanted, and the arguments do not leave it out.
+    fn is_run(&self, arguments: &Arguments) -> bool {
+        self.is_wanted(arguments) && !arguments.is_filtered_out(&Trial::test(&self.name, || Ok(())))
+    }
 }
 
 impl Scenario<World> {
@@ -130,8 +135,8 @@ pub fn run<S>(scenarios: Vec<Scenario<S>>, share: impl FnOnce(World) -> Result<S
     prepare_and_run(|_, _| Ok(()), scenarios, share)
 }
 
-/// The same, but calls `prepare` outside first, with the names of the wanted scenarios. It makes what they need beyond
-/// the real parts.
+/// The same, but calls `prepare` outside first, with the names of the scenarios that will run. It makes what they need
+/// beyond the real parts.
 pub fn prepare_and_run<S>(
     prepare: impl FnOnce(&Tools, &[&str]) -> Result<()>,
     scenarios: Vec<Scenario<S>>,
@@ -162,9 +167,9 @@ fn in_lanes<S>(
     let mut arguments = Arguments::from_args();
     scenarios.sort_by_key(|scenario| scenario.alone);
     if !arguments.list {
-        let wanted = scenarios.iter().filter(|scenario| scenario.is_wanted(&arguments));
-        let wanted: Vec<&str> = wanted.map(|scenario| scenario.name.as_str()).collect();
-        prepare(&Tools::ensure()?, &wanted)?;
+        let run = scenarios.iter().filter(|scenario| scenario.is_run(&arguments));
+        let run: Vec<&str> = run.map(|scenario| scenario.name.as_str()).collect();
+        prepare(&Tools::ensure()?, &run)?;
     }
     let worlds = worlds()?;
     arguments.test_threads = Some(worlds);
