@@ -87,7 +87,7 @@ impl Bed {
         let state = world.state("simulated")?;
         fs::remove_dir_all(&state).context("remove an earlier bed's state")?;
         let frozen = Frozen::at(&state)?;
-        let mut bed = Self::with(world, Product::present()?, |plane| {
+        let mut bed = Self::with(world, Product::present(world)?, |plane| {
             let program = programs()?.join("simulated-infrastructure");
             let command = Command::new("simulated-infrastructure", program, world.logs());
             Ok(command
@@ -107,7 +107,7 @@ impl Bed {
     /// # Errors
     /// When a part does not start.
     pub async fn without_manager(world: &World) -> Result<Self> {
-        Self::of_namespaces(world, Product::present()?).await
+        Self::of_namespaces(world, Product::present(world)?).await
     }
 
     /// Starts a bed with an earlier state of this project, which is what an upgrade starts from: its CRDs, its
@@ -169,6 +169,17 @@ impl Bed {
     #[must_use]
     pub fn client(&self) -> Client {
         self.plane.client()
+    }
+
+    /// kubectl, with a cache of this plane alone. By default, what it has learned from one API server also counts for
+    /// every other one at the same address, such as that of another release.
+    ///
+    /// # Errors
+    /// Never: a plane has a kubeconfig.
+    pub fn kubectl(&self) -> Result<std::process::Command> {
+        let mut kubectl = std::process::Command::new(&self.world.tools().kubectl);
+        kubectl.arg("--cache-dir").arg(self.plane.kubeconfig()?.with_file_name("kubectl-cache"));
+        Ok(kubectl)
     }
 
     /// The machines with these names, in this order.

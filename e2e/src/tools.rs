@@ -12,6 +12,7 @@ mod earlier;
 mod etcd;
 mod judge;
 mod kube_state_metrics;
+mod management;
 mod manifests;
 mod module;
 mod node;
@@ -34,7 +35,8 @@ pub use earlier::Earlier;
 pub use etcd::Etcd;
 pub use judge::Judge;
 pub use kube_state_metrics::KubeStateMetrics;
-use module::{ETCD_3_6, KUBERNETES, Module};
+pub use management::ManagementKubernetes;
+use module::{ETCD_3_6, Module};
 pub use node::{Kubernetes, NodePrograms};
 pub use openstack::OpenStackProvider;
 pub use others::crds_of_others;
@@ -50,12 +52,16 @@ pub struct Tools {
     pub etcdctl: PathBuf,
     /// etcd's offline program (snapshots).
     pub etcdutl: PathBuf,
-    /// The Kubernetes API server.
+    /// The release of the next three programs.
+    pub kubernetes: ManagementKubernetes,
+    /// The Kubernetes API server of the management plane.
     pub kube_apiserver: PathBuf,
     /// The Kubernetes controller manager, for garbage collection and namespaces.
     pub kube_controller_manager: PathBuf,
     /// kubectl.
     pub kubectl: PathBuf,
+    /// The API server of workload clusters.
+    pub workload_kube_apiserver: PathBuf,
     /// Cluster API's managers.
     pub cluster_api: ClusterApi,
     /// Version of etcd that [`Tools::releases`] holds, without a leading `v`.
@@ -78,8 +84,9 @@ impl Tools {
         // Checked before anything is built, so that a wrong directory is reported without delay.
         let assets = Assets::named(std::env::var_os("KUBEBUILDER_ASSETS"))?;
         let etcd = build::ensure(&ETCD_3_6, &|_| true)?;
+        let release = ManagementKubernetes::V1_36;
         let kubernetes =
-            build::ensure(&KUBERNETES, &|program| assets.is_none() || !Assets::NAMES.contains(&program.name))?;
+            build::ensure(release.module(), &|program| assets.is_none() || !Assets::NAMES.contains(&program.name))?;
         let assets = assets.unwrap_or_else(|| Assets {
             etcd: etcd.join("etcd"),
             kube_apiserver: kubernetes.join("kube-apiserver"),
@@ -92,6 +99,8 @@ impl Tools {
             etcd: assets.etcd,
             etcdctl: etcd.join("etcdctl"),
             etcdutl: etcd.join("etcdutl"),
+            kubernetes: release,
+            workload_kube_apiserver: assets.kube_apiserver.clone(),
             kube_apiserver: assets.kube_apiserver,
             kube_controller_manager: kubernetes.join("kube-controller-manager"),
             kubectl: assets.kubectl,
@@ -107,6 +116,23 @@ impl Tools {
     /// When it cannot be built.
     pub fn with_cluster_api(mut self, release: Release) -> Result<Self> {
         self.cluster_api = ClusterApi::ensure(release, &self.kubectl)?;
+        Ok(self)
+    }
+
+    /// The same with another Kubernetes of the management plane, which is built if it is missing. Inside a world it
+    /// must be there.
+    ///
+    /// # Errors
+    /// When it cannot be built.
+    pub fn with_kubernetes(mut self, release: ManagementKubernetes) -> Result<Self> {
+        // Otherwise the programs of `KUBEBUILDER_ASSETS` would be replaced.
+        if release != self.kubernetes {
+            let built = build::ensure(release.module(), &|_| true)?;
+            self.kubernetes = release;
+            self.kube_apiserver = built.join("kube-apiserver");
+            self.kube_controller_manager = built.join("kube-controller-manager");
+            self.kubectl = built.join("kubectl");
+        }
         Ok(self)
     }
 }

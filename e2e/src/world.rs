@@ -21,7 +21,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 
-use crate::tools::{Release, Tools};
+use crate::tools::{ManagementKubernetes, Release, Tools};
 
 /// Bridge that machines attach to.
 pub const BRIDGE: &str = "cape0";
@@ -102,6 +102,14 @@ impl World {
     /// When the managers of that release have not been built outside.
     pub fn with_cluster_api(&self, release: Release) -> Result<Self> {
         Ok(Self { tools: self.tools.clone().with_cluster_api(release)?, ..self.clone() })
+    }
+
+    /// The same world with another Kubernetes of the management plane.
+    ///
+    /// # Errors
+    /// When its programs have not been built outside.
+    pub fn with_kubernetes(&self, release: ManagementKubernetes) -> Result<Self> {
+        Ok(Self { tools: self.tools.clone().with_kubernetes(release)?, ..self.clone() })
     }
 
     /// Where every process of the world has its log file; kept when the run fails.

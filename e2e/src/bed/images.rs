@@ -18,9 +18,11 @@ pub(super) struct Product {
 }
 
 impl Product {
-    /// The present state.
-    pub(super) fn present() -> Result<Self> {
-        Ok(Self { programs: programs()?, crds: crds()?, policies: admission_policies()? })
+    /// The present state. On an older Kubernetes it has no policies, and the scenario installs a folder of `config`.
+    pub(super) fn present(world: &World) -> Result<Self> {
+        let takes_all = world.tools().kubernetes.takes_all_policies();
+        let policies = if takes_all { admission_policies()? } else { Vec::new() };
+        Ok(Self { programs: programs()?, crds: crds()?, policies })
     }
 
     /// An earlier state. The local infrastructure is still the bed's own.

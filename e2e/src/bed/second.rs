@@ -39,7 +39,7 @@ impl Bed {
     /// When a part does not start; the error names its log.
     pub async fn second_plane(&self) -> Result<SecondPlane> {
         let world = self.world().with_logs("second-plane")?;
-        let Product { programs, mut crds, policies } = Product::present()?;
+        let Product { programs, mut crds, policies } = Product::present(&world)?;
         crds.push(control_plane_stub::crd());
         let options = PlaneOptions { crds, policies, beside: true, ..PlaneOptions::default() };
         let plane = Plane::start(&world, options).await?;

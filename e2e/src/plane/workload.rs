@@ -66,7 +66,7 @@ impl Workload {
             Ok::<_, anyhow::Error>(path)
         };
         let name = format!("workload-kube-apiserver-{port}");
-        let process = Command::new(name, &world.tools().kube_apiserver, world.logs())
+        let process = Command::new(name, &world.tools().workload_kube_apiserver, world.logs())
             .arg(format!("--etcd-servers={}", etcd.endpoints.join(",")))
             .arg(format!("--etcd-cafile={}", write("etcd-ca.crt", &etcd.ca)?.display()))
             .arg(format!("--etcd-certfile={}", write("etcd.crt", &etcd.certificate)?.display()))

@@ -72,6 +72,10 @@ pub(super) const KUBERNETES: Module = Module {
     tags: "",
 };
 
+/// The same of an old release. Its API server supports no newer controller manager, and only a kubectl that differs by
+/// at most one minor release.
+pub(super) const KUBERNETES_1_33: Module = Module { name: "kubernetes-1.33", ..KUBERNETES };
+
 /// Without these the programs call themselves v0.0.0, which kubeadm and version checks refuse.
 const KUBERNETES_VERSION: &[(&str, VersionPart)] = &[
     ("k8s.io/component-base/version.gitVersion", VersionPart::Whole),

@@ -83,8 +83,8 @@ fn main() -> ExitCode {
 }
 
 /// Builds or downloads, outside the worlds, what only some scenarios use: other versions of etcd, clusterctl,
-/// promtool, CRDs of other projects, other releases of Cluster API, earlier states of this project, and the judge for
-/// scenarios that record a history.
+/// promtool, CRDs of other projects, other releases of Cluster API and of Kubernetes, earlier states of this project,
+/// and the judge for scenarios that record a history.
 fn prepare(tools: &Tools, wanted: &[&str]) -> Result<()> {
     if wanted.contains(&"rolls::versions_under_load") {
         Etcd::ALL.into_iter().try_for_each(Etcd::ensure)?;
@@ -92,7 +92,8 @@ fn prepare(tools: &Tools, wanted: &[&str]) -> Result<()> {
     if wanted.contains(&"control_planes::that_roll_back") {
         Etcd::MINORS.into_iter().try_for_each(Etcd::ensure)?;
     }
-    let upgraded = |name: &&str| name.starts_with("control_planes::") || (is_full() && name.starts_with("rbac::"));
+    let lives_long = |name: &str| name.starts_with("rbac::") || name == "releases::kubernetes_1_33";
+    let upgraded = |name: &&str| name.starts_with("control_planes::") || (is_full() && lives_long(name));
     if wanted.iter().any(upgraded) {
         Etcd::V3_7.ensure()?;
     }
@@ -107,6 +108,9 @@ fn prepare(tools: &Tools, wanted: &[&str]) -> Result<()> {
     }
     for release in wanted.iter().filter_map(|name| releases::of(name)) {
         tools.clone().with_cluster_api(release)?;
+    }
+    for release in wanted.iter().map(|name| releases::kubernetes_of(name)) {
+        tools.clone().with_kubernetes(release)?;
     }
     for commit in wanted.iter().filter_map(|name| upgrades::begins_at(name)) {
         Earlier::ensure(commit)?;
@@ -176,17 +180,20 @@ impl Lane {
         self.bed = self.runtime.block_on(async {
             let simulated = is_simulated(name);
             let release = releases::of(name).map_or_else(Release::chosen, Ok)?;
+            let kubernetes = releases::kubernetes_of(name);
+            let world = || self.world.with_cluster_api(release)?.with_kubernetes(kubernetes);
             let earlier = upgrades::begins_at(name).map(Earlier::ensure).transpose()?;
             let fits = |bed: &Bed| {
                 earlier.is_none()
                     && bed.frozen().is_some() == simulated
                     && bed.world().tools().cluster_api.release == release
+                    && bed.world().tools().kubernetes == kubernetes
             };
             let mut bed = match (left.filter(fits), &earlier) {
                 (Some(bed), _) => bed,
-                (None, Some(earlier)) => Bed::of_earlier(&self.world.with_cluster_api(release)?, earlier).await?,
+                (None, Some(earlier)) => Bed::of_earlier(&world()?, earlier).await?,
                 (None, None) if simulated => Bed::simulated(&self.world).await?,
-                (None, None) => Bed::start(&self.world.with_cluster_api(release)?).await?,
+                (None, None) => Bed::start(&world()?).await?,
             };
             // Hundreds of simulated members run without an observer: only our manager could break a rule there.
             if !has_hundreds(name) {
@@ -385,5 +392,6 @@ fn scenarios() -> Vec<Scenario<Lane>> {
         scenario!(releases::v1_12).long(true),
         scenario!(releases::v1_13).long(true),
         scenario!(releases::v1_14_2).long(true),
+        scenario!(releases::kubernetes_1_33).long(true),
     ]
 }

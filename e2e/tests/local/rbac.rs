@@ -61,14 +61,19 @@ struct Place {
 
 /// A whole life with only the permissions of `config/rbac`: none is missing, and none is unused.
 pub(crate) async fn least_privilege(bed: &mut Bed) -> Result<()> {
-    let documents = documents(&kustomize(bed, "default").await?)?;
+    installed_from(bed, "default").await
+}
+
+/// The same with what a folder of `config` installs for all namespaces.
+pub(crate) async fn installed_from(bed: &mut Bed, folder: &str) -> Result<()> {
+    let documents = documents(&kustomize(bed, folder).await?)?;
     // The bed has already installed parts of this.
-    install(bed, "default", &["--force-conflicts"]).await?;
+    install(bed, folder, &["--force-conflicts"]).await?;
     // The plane runs the admission plugin that needs these permissions.
     install(bed, "owner-references", &[]).await?;
     aggregated(bed).await?;
     // Again, as for an upgrade: fields that others have filled in meanwhile cause no conflict.
-    install(bed, "default", &[]).await?;
+    install(bed, folder, &[]).await?;
     aggregated(bed).await?;
     ClusterHandle::make_namespace(&bed.client(), "rbac").await?;
     // The bed's own manager would do the work.
@@ -175,7 +180,7 @@ async fn kubectl(
     bed: &Bed,
     arguments: impl FnOnce(&mut std::process::Command) -> &mut std::process::Command,
 ) -> Result<String> {
-    let mut kubectl = std::process::Command::new(&bed.world().tools().kubectl);
+    let mut kubectl = bed.kubectl()?;
     arguments(&mut kubectl);
     tokio::task::spawn_blocking(move || output(&mut kubectl)).await?
 }
