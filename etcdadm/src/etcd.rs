@@ -3,7 +3,7 @@
 mod client;
 mod failure;
 
-pub use client::{Cluster, OwnList, Progress};
+pub use client::{Cluster, Progress};
 pub use failure::Failure;
 
 /// A member as the cluster lists it.

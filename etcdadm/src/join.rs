@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use crate::compatibility::Role;
 use crate::config::env::{Start, initial_cluster};
 use crate::endpoint::{Endpoint, same_url};
-use crate::etcd::{Cluster, Failure, Member, Membership, OwnList, Progress};
+use crate::etcd::{Cluster, Failure, Member, Membership, Progress};
 use crate::init_system::UnitState;
 use crate::member::MemberRecord;
 use crate::node::{Node, POLL};
@@ -40,9 +40,6 @@ const TURN: Duration = Duration::from_secs(5);
 /// refuses every member until the two have been connected for this long (`HealthInterval` in etcd's
 /// server/etcdserver/server.go, 3.5 to 3.7). It counts from when this machine found itself listed.
 const COMPANY: Duration = Duration::from_secs(5);
-/// How long a learner that does not serve clients has to know its own name, twice in a row, before etcd is restarted.
-/// Usually etcd serves within some milliseconds.
-const NAMED: Duration = Duration::from_millis(250);
 /// Pause after an endpoint failed.
 const FAILURE_PAUSE: Duration = Duration::from_millis(500);
 
@@ -415,8 +412,8 @@ impl<'a> Join<'a> {
         }
     }
 
-    /// How far the member on this machine has got. A learner that [waits in vain](waits_in_vain) is restarted meanwhile,
-    /// if this run has started it for the first time, and it has not served clients since. Later it may be about to be
+    /// How far the member on this machine has got. A learner that waits in vain for its name is restarted meanwhile, if
+    /// this run has started it for the first time, and it has not served clients since. Later it may be about to be
     /// promoted, and a voter is never restarted. A learner that had data before knows its name from the start.
     async fn own_progress(&mut self, id: u64, membership: &Membership) -> Result<Progress, Failure> {
         let own_list = self.member.own_list(self.node.settings.peer_endpoint());
@@ -426,7 +423,7 @@ impl<'a> Join<'a> {
                 self.starts_first &= own.is_err();
                 own
             }
-            () = waits_in_vain(&own_list, id), if self.starts_first => {
+            () = own_list.waits_in_vain(id), if self.starts_first => {
                 tracing::info!("learner {id:x} knows its name, and does not serve clients: etcd is restarted");
                 self.starts_first = false;
                 self.node.restart();
@@ -486,23 +483,6 @@ fn promoted_first(members: &[Member]) -> String {
 fn first_of<'m>(learners: impl Iterator<Item = &'m Member>, own: u64, since: &mut Option<Instant>) -> Option<u64> {
     let first = learners.map(|member| member.id).min().filter(|first| *first < own)?;
     (since.get_or_insert_with(Instant::now).elapsed() < TURN).then_some(first)
-}
-
-/// Returns when the learner on this machine has known its own name for a while, and etcd still waits to see it. Before
-/// etcd serves clients, it publishes the name through raft, and waits for that entry. But the leader may send a new
-/// member a snapshot that has the name already. Then etcd never sees the entry, and publishes the name once more after
-/// seven seconds, unless the election timeout is changed (`publish` and `publishV3` in `server/etcdserver/server.go`,
-/// etcd 3.5 to 3.7). After a restart, the name usually comes as an entry.
-async fn waits_in_vain(own_list: &OwnList, id: u64) {
-    loop {
-        tokio::time::sleep(NAMED).await;
-        if own_list.has_named_learner(id).await {
-            tokio::time::sleep(NAMED).await;
-            if own_list.has_named_learner(id).await {
-                return;
-            }
-        }
-    }
 }
 
 #[cfg(test)]

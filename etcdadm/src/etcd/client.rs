@@ -10,8 +10,7 @@ use tokio::time::{Instant, timeout};
 
 use super::{Failure, Member, Membership};
 use crate::endpoint::Endpoint;
-
-pub use own_list::OwnList;
+use own_list::OwnList;
 
 mod own_list;
 

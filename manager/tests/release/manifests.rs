@@ -219,7 +219,7 @@ fn pages_name_only_files_that_are_written() {
     for page in ["README.md", "docs/install.md", "docs/examples.md", "docs/tasks/monitor.md"] {
         for path in read(page).split("out/release/").skip(1) {
             let name = path.split(|c: char| c.is_whitespace() || matches!(c, '`' | '\'' | ')')).next().unwrap();
-            // Programs and images are not written here, and `*.yaml` is no name.
+            // Programs and images are not written here, and `*.yaml` is not a name.
             if !name.starts_with('*') && (name.ends_with(".yaml") || name.ends_with(".json")) {
                 count += 1;
                 assert!(files.contains_key(name), "{page}: a release has no {name}");

@@ -25,7 +25,7 @@ pub(super) async fn commands_generate_a_cluster(setup: &Setup, plane: &Plane) ->
             if !(command.starts_with("sed ") && command.contains("clusterctl generate cluster ")) {
                 continue;
             }
-            let (typed, last) = command.rsplit_once('|').context("it is no pipe")?;
+            let (typed, last) = command.rsplit_once('|').context("it is not a pipe")?;
             ensure!(last.split_whitespace().eq(APPLIES.split_whitespace()), "it ends with another command: {command}");
             let mut shell = Command::new("bash");
             shell.args(["-o", "pipefail", "-c", typed]).current_dir(&checkout);

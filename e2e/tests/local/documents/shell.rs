@@ -2,6 +2,7 @@
 
 use anyhow::{Context, Result, ensure};
 use e2e::bed::{Bed, Manifests, programs};
+use e2e::process::output;
 use serde_json::{Value, json};
 use std::ffi::OsString;
 use std::fs;
@@ -40,7 +41,7 @@ impl Shell {
             symlink(checkout.join(name), directory.join(name))?;
         }
         let config = directory.join("config");
-        copy(&checkout.join("config"), &config)?;
+        output(std::process::Command::new("cp").arg("--recursive").arg(checkout.join("config")).arg(&config))?;
         for folder in NAMESPACED {
             name_the_namespace(&config.join(folder).join("kustomization.yaml"), &manifests.namespace)?;
         }
@@ -126,21 +127,6 @@ fn name_the_namespace(kustomization: &Path, namespace: &str) -> Result<()> {
     let text = fs::read_to_string(kustomization)?;
     let before = text.lines().find(|line| line.starts_with("namespace: ")).context("it names no namespace")?;
     Ok(fs::write(kustomization, text.replacen(before, &format!("namespace: {namespace}"), 1))?)
-}
-
-/// Copies a folder with all that is in it.
-fn copy(from: &Path, to: &Path) -> Result<()> {
-    fs::create_dir(to)?;
-    for entry in fs::read_dir(from)? {
-        let entry = entry?;
-        let (from, to) = (entry.path(), to.join(entry.file_name()));
-        if from.is_dir() {
-            copy(&from, &to)?;
-        } else {
-            fs::copy(&from, &to)?;
-        }
-    }
-    Ok(())
 }
 
 /// Everything that a command has printed.

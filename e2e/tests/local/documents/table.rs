@@ -32,7 +32,7 @@ const APPLIED: Fate = Excused("examples::every_document_is_accepted of the api t
 const GENERATED: Fate =
     Excused("clusterctl::whole_life types it up to kubectl; examples:: of the api tier applies that");
 const REGISTRY: Fate = Excused("it needs a registry, or a tool for one");
-const DOCKER: Fate = Excused("the machines here are no containers");
+const DOCKER: Fate = Excused("the machines here are not containers");
 const SSH: Fate = Excused("the machines here have no sshd");
 const JOURNAL: Fate = Excused("the machines here have no journal");
 const PODS: Fate = Excused("no Pod runs here; docker's outsider:: has some");

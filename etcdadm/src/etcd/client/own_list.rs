@@ -10,6 +10,10 @@ use crate::endpoint::Endpoint;
 /// The answer comes from this machine, from memory.
 const TIMEOUT: Duration = Duration::from_secs(1);
 
+/// How long a learner that does not serve clients has to know its own name, twice in a row, before etcd counts as
+/// waiting in vain. Usually etcd serves within some milliseconds.
+const NAMED: Duration = Duration::from_millis(250);
+
 /// The member list as the member on this machine has it, which may be outdated. etcd answers it at `/members` of its
 /// peer URL as soon as other members can reach it (`peerMembersHandler` in
 /// `server/etcdserver/api/etcdhttp/peer.go` of etcd 3.5 to 3.7).
@@ -33,9 +37,22 @@ struct Listed {
 }
 
 impl OwnList {
+    /// Returns when the learner on this machine has known its own name for a while, and etcd still waits to see it.
+    /// Before etcd serves clients, it publishes the name through raft, and waits for that entry. But the leader may send
+    /// a new member a snapshot that has the name already. Then etcd never sees the entry, and publishes the name once
+    /// more after seven seconds, unless the election timeout is changed (`publish` and `publishV3` in
+    /// `server/etcdserver/server.go`, etcd 3.5 to 3.7). After a restart, the name usually comes as an entry.
+    pub async fn waits_in_vain(&self, id: u64) {
+        let mut looks = 0;
+        while looks < 2 {
+            tokio::time::sleep(NAMED).await;
+            looks = if self.has_named_learner(id).await { looks + 1 } else { 0 };
+        }
+    }
+
     /// Whether the member on this machine has applied its own addition as a learner, and what it has published of itself.
     /// The list that etcd is started with has its name too, but neither client URLs nor learners.
-    pub async fn has_named_learner(&self, id: u64) -> bool {
+    async fn has_named_learner(&self, id: u64) -> bool {
         is_named_learner(id, &self.listed().await.unwrap_or_default())
     }
 
