@@ -10,8 +10,8 @@ pub enum Role {
     Learner,
     /// As a voter: some member is too old for promotions.
     Voter,
-    /// As a voter, but only because of members that did not answer: the others are new enough.
-    VoterForSilence,
+    /// As a learner, whose promotion waits: members that did not answer may be too old for it.
+    LearnerForNow,
     /// Not known yet: no member has reported its version, or a member that has not reported one may decide whether this
     /// member is compatible with the others.
     Unknown,
@@ -57,7 +57,7 @@ pub fn role(own: &EtcdVersion, members: &[Option<EtcdVersion>], floor: Option<&E
     } else if unknown.is_none_or(|unknown| unknown.promotes_learners()) {
         Role::Learner
     } else {
-        Role::VoterForSilence
+        Role::LearnerForNow
     })
 }
 
@@ -77,7 +77,7 @@ mod tests {
         let members = [Some(version("3.6.16")), None];
         let decide = |own: &str, floor: Option<&str>| role(&version(own), &members, floor.map(version).as_ref());
         assert_eq!(decide("3.6.16", Some("3.6.0")), Ok(Role::Learner));
-        assert_eq!(decide("3.6.16", None), Ok(Role::VoterForSilence));
+        assert_eq!(decide("3.6.16", None), Ok(Role::LearnerForNow));
         // During an upgrade from 3.5 to 3.6, a 3.5 member is compatible and a 3.7 member is not. After it, the opposite
         // is true.
         assert_eq!(decide("3.5.35", Some("3.5.0")), Ok(Role::Unknown));
@@ -95,12 +95,12 @@ mod tests {
     #[case("3.5.15", &["3.5.21"], Role::Voter)]
     #[case("3.7.3", &["3.6.16", "3.7.3"], Role::Learner)]
     #[case::one_is_silent("3.7.3", &["3.7.3", "?"], Role::Learner)]
-    #[case::one_is_silent("3.6.16", &["3.6.16", "?"], Role::VoterForSilence)]
-    #[case::one_is_silent("3.5.21", &["3.5.21", "?"], Role::VoterForSilence)]
+    #[case::one_is_silent("3.6.16", &["3.6.16", "?"], Role::LearnerForNow)]
+    #[case::one_is_silent("3.5.21", &["3.5.21", "?"], Role::LearnerForNow)]
     #[case::silence_changes_nothing("3.5.21", &["3.5.15", "?"], Role::Voter)]
     #[case::all_are_silent("3.6.16", &["?", "?"], Role::Unknown)]
     #[case::a_silent_one_may_make_room("3.5.35", &["3.6.16", "?"], Role::Unknown)]
-    #[case::a_silent_one_makes_no_room("3.6.16", &["3.5.35", "?"], Role::VoterForSilence)]
+    #[case::a_silent_one_makes_no_room("3.6.16", &["3.5.35", "?"], Role::LearnerForNow)]
     fn the_oldest_member_decides(#[case] own: &str, #[case] members: &[&str], #[case] role: Role) {
         assert_eq!(decide(own, members), Ok(role));
     }

@@ -28,9 +28,6 @@ const ADD_PAUSE: Duration = Duration::from_millis(200);
 const CATCH_UP_PAUSE: Duration = Duration::from_secs(1);
 /// How many log entries a learner may lack when it is promoted. By default, etcd keeps this many for a slow member.
 const BEHIND: u64 = 5_000;
-/// How long to wait for a member that does not report its version, before this machine joins as a voter. A voter that
-/// cannot start reduces the cluster's fault tolerance by one; a learner does not.
-const SILENCE: Duration = Duration::from_secs(10);
 /// How long a learner waits for earlier learners to start, and again for them to be promoted. Two members that start at
 /// the same time ask each other for the members and their versions before they serve, and wait up to 24 s for the
 /// answers. Of two promotions at the same time, raft drops the second. If an earlier learner never gets on, this costs
@@ -80,8 +77,6 @@ struct Join<'a> {
     alone: Option<Instant>,
     /// Whether this run has started the learner for the first time, and it has not served clients since.
     starts_first: bool,
-    /// When members whose versions would decide how this machine joins began to be silent.
-    silence: Option<Instant>,
     /// The versions that members have reported in this run, by ID. A member that becomes silent keeps its version here.
     told: HashMap<u64, EtcdVersion>,
     /// The member whose version was compared with the others' before it was added, or before its first start.
@@ -118,7 +113,7 @@ impl<'a> Join<'a> {
 
     fn new(node: &'a Node, cluster: Cluster, member: Cluster, retry: bool) -> Self {
         let own_url = node.settings.peer_endpoint().to_string();
-        let (lets_start, lets_be_promoted, alone, starts_first, silence, told, compared) = Default::default();
+        let (lets_start, lets_be_promoted, alone, starts_first, told, compared) = Default::default();
         Self {
             node,
             cluster,
@@ -130,7 +125,6 @@ impl<'a> Join<'a> {
             lets_be_promoted,
             alone,
             starts_first,
-            silence,
             told,
             compared,
         }
@@ -235,21 +229,14 @@ impl<'a> Join<'a> {
         preflight::check(&self.node.paths, &self.node.settings)?;
         let versions = self.versions(membership, Member::has_started).await;
         let learner = match versions.role().map_err(|why| anyhow!(why))? {
-            Role::Learner => true,
+            // A voter that does not run yet, beside a member that is down, could cost the quorum.
+            Role::Learner | Role::LearnerForNow => true,
             Role::Voter => false,
-            Role::VoterForSilence if self.silence.get_or_insert_with(Instant::now).elapsed() < SILENCE => {
-                let reason =
-                    "for every member to tell its version: while one does not, this machine must join as a voter";
-                self.node.wait(FAILURE_PAUSE, reason.to_owned()).await;
-                return Ok(());
-            }
-            Role::VoterForSilence => false,
             Role::Unknown => {
                 let failure = Failure::Transient(versions.undecided());
                 return self.wait_out("this machine is not added", failure, FAILURE_PAUSE).await;
             }
         };
-        self.silence = None;
         match self.cluster.add(membership, &self.own_url, learner).await {
             Ok((id, membership)) => {
                 let role = if learner { "learner" } else { "voter" };
@@ -414,8 +401,12 @@ impl<'a> Join<'a> {
 
     /// How far the member on this machine has got. A learner that waits in vain for its name is restarted meanwhile, if
     /// this run has started it for the first time, and it has not served clients since. Later it may be about to be
-    /// promoted, and a voter is never restarted. A learner that had data before knows its name from the start.
+    /// promoted, and a voter is never restarted: so the learner counts as silent until the restart has completed. A
+    /// learner that had data before knows its name from the start.
     async fn own_progress(&mut self, id: u64, membership: &Membership) -> Result<Progress, Failure> {
+        if self.node.is_restarting() {
+            return Err(Failure::Transient("etcd is being restarted".to_owned()));
+        }
         let own_list = self.member.own_list(self.node.settings.peer_endpoint());
         tokio::select! {
             biased;

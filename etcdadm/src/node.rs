@@ -48,6 +48,8 @@ pub struct Node {
 struct Service {
     /// A start that was ordered and may not have completed yet.
     starting: Option<JoinHandle<Result<()>>>,
+    /// Whether that start stops a running etcd first.
+    restarts: bool,
     /// How often starting failed.
     failed_starts: u32,
     /// The last answer of the init system, and when it was given.
@@ -257,7 +259,8 @@ impl Node {
         config::write_all(&self.paths, &self.settings, start)?;
         tracing::info!("starting etcd");
         let order = tokio::spawn(self.init_system.start());
-        self.service.borrow_mut().starting = Some(order);
+        let mut service = self.service.borrow_mut();
+        (service.starting, service.restarts) = (Some(order), false);
         Ok(())
     }
 
@@ -265,7 +268,14 @@ impl Node {
     /// before has no further effect: it finds etcd up.
     pub(crate) fn restart(&self) {
         let order = tokio::spawn(self.init_system.restart());
-        self.service.borrow_mut().starting = Some(order);
+        let mut service = self.service.borrow_mut();
+        (service.starting, service.restarts) = (Some(order), true);
+    }
+
+    /// Whether a restart was ordered and may not have completed yet: the etcd that answers may be about to stop.
+    pub(crate) fn is_restarting(&self) -> bool {
+        let service = self.service.borrow();
+        service.restarts && service.starting.is_some()
     }
 }
 

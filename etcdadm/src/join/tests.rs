@@ -77,6 +77,23 @@ async fn an_earlier_members_unit_is_stopped_before_the_new_one_is_recorded() {
     assert_eq!(machine.told.all(), ["stop", "start"]);
 }
 
+/// The etcd that answers may be the one that is about to be stopped, and by then it would be a voter.
+#[tokio::test]
+async fn a_learner_counts_as_silent_until_its_restart_has_completed() {
+    let machine = machine("127.0.77.16", UnitState::Up);
+    let membership = observation(&machine).membership;
+    let mut run = run(&machine);
+    machine.node.restart();
+    let why = run.follows(NEW, &membership).await.unwrap_err();
+    assert!(why.contains("being restarted"), "{why}");
+    while machine.node.is_restarting() {
+        tokio::task::yield_now().await;
+        machine.node.local().await.unwrap();
+    }
+    let why = run.follows(NEW, &membership).await.unwrap_err();
+    assert!(!why.contains("being restarted"), "it is asked again: {why}");
+}
+
 /// Until the learner is removed, the entries that it acknowledged count.
 #[tokio::test]
 async fn a_lost_learner_that_was_not_removed_never_starts_again() {

@@ -58,7 +58,7 @@ impl Versions {
             Err(why) => Leave::Refused(format!("learner {id:x} is not promoted: {why}")),
             Ok(Role::Learner) => Leave::Given,
             Ok(Role::Voter) => Leave::Refused(format!("learner {id:x} is not promoted, {}", self.too_old(id))),
-            Ok(Role::VoterForSilence | Role::Unknown) => Leave::NotYet(format!(
+            Ok(Role::LearnerForNow | Role::Unknown) => Leave::NotYet(format!(
                 "a promotion takes etcd {} or later on every member, and these do not tell their version: {}; start \
                  them, or remove them from the cluster",
                 EtcdVersion::FIRST_TO_PROMOTE,

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::machine::Network;
 use crate::names;
-use crate::releases::{Release, releases};
+use crate::releases::{Release, all_releases, releases};
 
 /// The versions of etcd that have `--max-learners`.
 fn releases_with_several_learners() -> impl Iterator<Item = Release> {
@@ -79,5 +79,38 @@ async fn a_learner_that_gets_its_name_in_a_snapshot_does_not_wait_for_it() {
             restarted += u32::from(machine.starts() == 2);
         }
         println!("etcd {}: {restarted} of {} machines had their name in a snapshot", release.version, machines.len());
+    }
+}
+
+/// Up to etcd 3.5, the cluster does not tell how old a silent member may be. With a vote that does not run yet, the four
+/// others could lose no member more.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_machine_beside_a_silent_member_joins_as_a_learner() {
+    for release in all_releases().into_iter().filter(|release| release.version.starts_with("3.5.")) {
+        let network = Network::new(&release);
+        let first = network.machine(1);
+        first.init().await.unwrap();
+        let others = [2, 3, 4, 5].map(|number| network.machine(number).with_authority_of(&first));
+        for other in &others {
+            other.join(&[&first]).await.unwrap();
+        }
+        // etcd accepts no member until the last one has been connected for five seconds.
+        tokio::time::sleep(Duration::from_secs(6)).await;
+        others[3].stop();
+        let sixth = network.machine(6).with_authority_of(&first);
+        let through = [&first];
+        let looks = async {
+            while first.members().len() < 6 {
+                tokio::time::sleep(Duration::from_millis(200)).await;
+            }
+            tokio::time::sleep(Duration::from_secs(12)).await;
+            let list = first.asks(&["member", "list"]);
+            assert_eq!(list.matches(", true").count(), 1, "it has no vote while a member is silent: {list}");
+            others[3].start();
+        };
+        let (joined, ()) = tokio::join!(sixth.join(&through), looks);
+        joined.unwrap();
+        let list = first.asks(&["member", "list"]);
+        assert_eq!((first.members(), list.matches(", true").count()), (names(6), 0), "{list}");
     }
 }
