@@ -5,6 +5,10 @@ use crate::duration::go_duration;
 use crate::url::check_listen_url;
 use std::ops::RangeInclusive;
 
+mod names;
+
+pub use names::{TUNING_FLAGS, features, flag_exists, user_flags};
+
 /// Milliseconds between heartbeats, if the setting is not given.
 pub const DEFAULT_HEARTBEAT_INTERVAL: u64 = 100;
 /// Milliseconds without a heartbeat until an election, if the setting is not given.
@@ -21,68 +25,8 @@ pub const ELECTION_TIMEOUT: RangeInclusive<u64> = 5..=50_000;
 /// The range of snapshot-count, in entries.
 pub const SNAPSHOT_COUNT: RangeInclusive<u64> = 100..=1_000_000;
 
-/// Settings that have rules here.
-pub const TUNING_FLAGS: [&str; 7] = [
-    "quota-backend-bytes",
-    "heartbeat-interval",
-    "election-timeout",
-    "snapshot-count",
-    "auto-compaction-mode",
-    "auto-compaction-retention",
-    "listen-metrics-urls",
-];
-
-/// Settings that concern speed, amounts or logs, and nothing that the survival of an etcd cluster depends on. etcd
-/// itself checks their values.
-pub const FREE_FLAGS: [&str; 42] = [
-    "backend-batch-interval",
-    "backend-batch-limit",
-    "backend-bbolt-freelist-type",
-    "bootstrap-defrag-threshold-megabytes",
-    "compact-hash-check-enabled",
-    "compact-hash-check-time",
-    "compaction-batch-limit",
-    "compaction-sleep-interval",
-    "corrupt-check-time",
-    "distributed-tracing-address",
-    "distributed-tracing-instance-id",
-    "distributed-tracing-sampling-rate",
-    "distributed-tracing-service-name",
-    "downgrade-check-time",
-    "enable-distributed-tracing",
-    "enable-lease-checkpoint",
-    "enable-lease-checkpoint-persist",
-    "enable-log-rotation",
-    "enable-pprof",
-    "grpc-keepalive-interval",
-    "grpc-keepalive-min-time",
-    "grpc-keepalive-timeout",
-    // The only setting allowed out of `initial-`: it decides neither membership nor durability. The member compares its
-    // data with the other members' data before it serves.
-    "initial-corrupt-check",
-    "log-format",
-    "log-level",
-    "log-outputs",
-    "log-rotation-config-json",
-    "max-concurrent-streams",
-    "max-request-bytes",
-    "max-snapshots",
-    "max-txn-ops",
-    "max-wals",
-    "metrics",
-    "pre-vote",
-    "raft-read-timeout",
-    "raft-write-timeout",
-    "snapshot-catchup-entries",
-    "stop-grpc-service-on-defrag",
-    "txn-mode-write-with-shared-buffer",
-    "warning-apply-duration",
-    "warning-unary-request-duration",
-    "watch-progress-notify-interval",
-];
-
 /// Settings that are refused: the reason, and how their names begin.
-const REFUSED: [(&str, &[&str]); 20] = [
+const REFUSED: [(&str, &[&str]); 19] = [
     ("it is set with --max-learners, the same on every member, and never changes", &["max-learners"]),
     ("it is always on: it keeps membership changes from losing quorum", &["strict-reconfig-check"]),
     ("etcdadm decides how a member starts", &["initial-", "discovery"]),
@@ -102,7 +46,6 @@ const REFUSED: [(&str, &[&str]); 20] = [
     ("members with different values do not accept each other's users", &["auth-token", "bcrypt-cost"]),
     ("the v2 API is gone in etcd 3.6", &["enable-v2", "v2-"]),
     ("it is always on: members are asked for their health through it", &["enable-grpc-gateway"]),
-    ("it switches what is not stable yet", &["feature-gates"]),
 ];
 
 /// How the names of settings about TLS begin.
@@ -119,17 +62,15 @@ pub fn is_user_flag(name: &str) -> bool {
     check_name(name).is_ok()
 }
 
-/// Checks settings that a user gives for etcd, each alone and all together.
-///
-/// Names are those of etcd's flags, without leading dashes. A name with `experimental-` before it, as etcd before 3.6
-/// spells some, follows the same rules.
+/// Checks settings that a user gives for etcd, each alone and all together. Names are those of etcd's flags, without
+/// leading dashes.
 ///
 /// # Errors
 /// The first setting that is unknown, given twice, decided by etcdadm, or out of range.
 pub fn check_flags(flags: &[(&str, &str)]) -> Result<(), Invalid> {
     for (index, (name, value)) in flags.iter().enumerate() {
         check_name(name)?;
-        if flags[..index].iter().any(|(earlier, _)| earlier == name) {
+        if flags[..index].iter().any(|(earlier, _)| stable(earlier) == stable(name)) {
             return Err(Invalid::new(*name, "it is given twice"));
         }
         check_value(name, value).map_err(|why| Invalid::new(*name, why))?;
@@ -137,11 +78,22 @@ pub fn check_flags(flags: &[(&str, &str)]) -> Result<(), Invalid> {
     check_together(flags)
 }
 
+fn stable(name: &str) -> &str {
+    name.strip_prefix(names::EXPERIMENTAL).unwrap_or(name)
+}
+
 fn check_name(name: &str) -> Result<(), Invalid> {
-    let stable = name.strip_prefix("experimental-").unwrap_or(name);
-    if TUNING_FLAGS.contains(&name) || FREE_FLAGS.contains(&stable) {
+    let known = user_flags();
+    if known.iter().any(|known| known == name) {
         return Ok(());
     }
+    if let Some(gate) = names::feature_gate(name) {
+        let why = format!(
+            "no version of etcd has it; write experimental-{name}, or, from etcd 3.6 on, feature-gates with the value {gate}=true"
+        );
+        return Err(Invalid::new(name, why));
+    }
+    let stable = stable(name);
     let begins = |start: &&str| match start.ends_with('-') {
         true => stable.starts_with(start),
         false => stable == *start || stable.strip_prefix(start).is_some_and(|rest| rest.starts_with('-')),
@@ -150,10 +102,7 @@ fn check_name(name: &str) -> Result<(), Invalid> {
     let why = match refused {
         Some((why, _)) => format!("it cannot be set here: {why}"),
         None if name.starts_with('-') => "write it without leading dashes".to_owned(),
-        None if stable != name => {
-            "only these are known with experimental- before them: ".to_owned() + &FREE_FLAGS.join(", ")
-        }
-        None => format!("it is not known here; known are {}, {}", TUNING_FLAGS.join(", "), FREE_FLAGS.join(", ")),
+        None => format!("it is not known here; known are {}", known.join(", ")),
     };
     Err(Invalid::new(name, why))
 }
@@ -175,6 +124,7 @@ fn check_value(name: &str, value: &str) -> Result<(), String> {
         "auto-compaction-mode" if !matches!(value, "periodic" | "revision") => {
             Err(format!("{value:?} is not a mode; write periodic or revision"))
         }
+        names::FEATURE_GATES => names::check_feature_gates(value),
         "listen-metrics-urls" => value.split(',').try_for_each(check_listen_url),
         _ => Ok(()),
     }
@@ -201,6 +151,27 @@ fn check_together(flags: &[(&str, &str)]) -> Result<(), Invalid> {
             let why = format!("{retention:?} is not right for this auto-compaction-mode; give {form}");
             return Err(Invalid::new("auto-compaction-retention", why));
         }
+    }
+    check_features(flags)
+}
+
+/// Rules of etcd between features, which it checks only when it starts.
+fn check_features(flags: &[(&str, &str)]) -> Result<(), Invalid> {
+    let gates = flags.iter().find(|(name, _)| *name == names::FEATURE_GATES).map(|(_, value)| *value);
+    if gates.is_some()
+        && let Some((name, _)) = flags.iter().find(|(name, _)| names::feature_gate(stable(name)).is_some())
+    {
+        return Err(Invalid::new(*name, "etcd does not take it beside feature-gates; write the feature there"));
+    }
+    let is_on = |flag: &str, gate: &str| {
+        let with_flag = flags.iter().any(|(name, value)| stable(name) == flag && *value == "true");
+        with_flag || gates.is_some_and(|gates| gates.split(',').any(|one| one.strip_suffix("=true") == Some(gate)))
+    };
+    let persists = is_on("enable-lease-checkpoint-persist", "LeaseCheckpointPersist");
+    if persists && !is_on("enable-lease-checkpoint", "LeaseCheckpoint") {
+        let name = gates.map_or("experimental-enable-lease-checkpoint-persist", |_| names::FEATURE_GATES);
+        let why = "LeaseCheckpointPersist takes LeaseCheckpoint, or etcd does not start; switch both on";
+        return Err(Invalid::new(name, why));
     }
     Ok(())
 }

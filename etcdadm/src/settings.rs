@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, ensure};
-use etcd_values::{EtcdVersion, check_cipher_suites, check_flags};
+use etcd_values::{EtcdVersion, check_cipher_suites, check_flags, flag_exists};
 
 use crate::address;
 use crate::checksum::Sha256;
@@ -72,6 +72,9 @@ impl Settings {
         let pairs: Vec<_> = etcd_flags.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
         check_flags(&pairs).map_err(|invalid| anyhow!("--etcd-flag {invalid}"))?;
         let version = kept.version(args.version)?;
+        for (name, _) in &pairs {
+            flag_exists(name, &version).map_err(|why| anyhow!("--etcd-flag {name}: {why}"))?;
+        }
         let max_learners = kept.max_learners(args.max_learners, &version)?;
         let address = address::member_address(kept.address(args.bind_address), towards);
         Ok(Self {

@@ -1,8 +1,9 @@
 //! Settings of etcd itself. Their rules are in the crate `etcd-values`, which etcdadm uses too.
 
+use crate::version::EtcdVersion;
 use etcd_values::{
-    DEFAULT_ELECTION_TIMEOUT, DEFAULT_HEARTBEAT_INTERVAL, ELECTION_TIMEOUT, FREE_FLAGS, HEARTBEAT_INTERVAL,
-    QUOTA_BACKEND_BYTES, SNAPSHOT_COUNT, TUNING_FLAGS,
+    DEFAULT_ELECTION_TIMEOUT, DEFAULT_HEARTBEAT_INTERVAL, ELECTION_TIMEOUT, HEARTBEAT_INTERVAL, QUOTA_BACKEND_BYTES,
+    SNAPSHOT_COUNT, TUNING_FLAGS, features, flag_exists, user_flags,
 };
 use kube::KubeSchema;
 use schemars::JsonSchema;
@@ -70,9 +71,10 @@ pub struct EtcdSettings {
 
 /// A flag of etcd.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[x_kube(validation = Rule::new(features_rule()).message(features_message().as_str()))]
 pub struct EtcdFlag {
-    /// Name of the flag without the leading dashes, such as `max-request-bytes`. It must be a flag of the etcd version
-    /// in use: a member with an unknown flag does not start.
+    /// Name of the flag without the leading dashes, such as `max-request-bytes`. The etcd version in use must have the
+    /// flag: up to etcd 3.6 some names begin with `experimental-`, and from 3.7 on none.
     #[schemars(length(min = 1, max = 64))]
     #[x_kube(validation = Rule::new(no_field_rule()).message("this flag has a field of its own in etcd: set quotaBackendBytes, heartbeatIntervalMilliseconds, electionTimeoutMilliseconds, snapshotCount, autoCompactionMode, autoCompactionRetention or listenMetricsURLs"))]
     #[x_kube(validation = Rule::new(free_rule()).message(free_message().as_str()))]
@@ -126,6 +128,16 @@ impl EtcdSettings {
             .chain(extra.map(|(index, f)| (format!("extraFlags[{index}]"), f.name.as_str(), f.value.clone())))
             .collect()
     }
+
+    /// Checks that an etcd of this version has every flag.
+    ///
+    /// # Errors
+    /// The path of the first field whose flag it does not have, below `spec.etcd`, and what to write instead.
+    pub fn check_version(&self, version: &EtcdVersion) -> Result<(), (String, String)> {
+        self.flags().into_iter().try_for_each(|(field, name, _)| {
+            flag_exists(name, version).map_err(|why| (field, format!("{name}: {why}")))
+        })
+    }
 }
 
 impl AutoCompactionMode {
@@ -152,16 +164,26 @@ fn no_field_rule() -> String {
 
 /// Flags that have a field pass this rule: `no_field_rule` has the message for them.
 fn free_rule() -> String {
-    let experimental = format!("self.startsWith('experimental-') && self.substring(13) in {FREE_FLAGS:?}");
-    format!("self in {TUNING_FLAGS:?} || self in {FREE_FLAGS:?} || ({experimental})")
+    format!("self in {:?}", user_flags())
 }
 
 fn free_message() -> String {
+    let possible: Vec<_> = user_flags().into_iter().filter(|flag| !TUNING_FLAGS.contains(&flag.as_str())).collect();
     format!(
-        "etcdadm sets what decides membership (initial-* but initial-corrupt-check, max-learners, strict-reconfig-check, force-new-cluster, \
+        "etcdadm sets what decides membership (initial-*, max-learners, strict-reconfig-check, force-new-cluster, \
          discovery*), durability (unsafe-*), identity and place (name, data-dir, wal-dir, config-file), addresses \
          (listen-*, advertise-*), TLS (client-*, peer-*, tls-* and the files) and how health is asked for \
-         (enable-grpc-gateway); possible are {}, also with experimental- before them",
-        FREE_FLAGS.join(", ")
+         (enable-grpc-gateway); possible are {}",
+        possible.join(", ")
     )
+}
+
+fn features_rule() -> String {
+    let one = format!("({})=(true|false)", features().collect::<Vec<_>>().join("|"));
+    format!("self.name != 'feature-gates' || self.value.matches('^{one}(,{one})*$')")
+}
+
+fn features_message() -> String {
+    let possible = features().collect::<Vec<_>>().join(", ");
+    format!("feature-gates must be FEATURE=true or FEATURE=false, with commas between them; possible are {possible}")
 }

@@ -61,7 +61,8 @@ fn in_force(view: &View<'_>, spec: Option<&str>, pinned: &str) -> String {
         false => spec.unwrap_or(pinned).to_owned(),
         true if !upgrade::is_known(view) => pinned.to_owned(),
         true => {
-            let open = spec.into_iter().chain([pinned]).find(joins).map(str::to_owned);
+            let spec = spec.filter(|_| upgrade::refusal(view).is_none());
+            let open = spec.or_else(|| Some(pinned).filter(joins)).map(str::to_owned);
             open.or_else(|| upgrade::newest(view)).unwrap_or_else(|| pinned.to_owned())
         }
     }

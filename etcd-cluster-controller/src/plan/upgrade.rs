@@ -14,13 +14,21 @@ static FLOORS: [EtcdVersion; 2] = [EtcdVersion::new(3, 5, 32), EtcdVersion::new(
 /// Why no member of the spec's version may join the present members, and what is possible instead. `None`: it may join.
 pub(crate) fn refusal(view: &View<'_>) -> Option<String> {
     let wanted = view.observation.etcd.spec.etcdadm_config_spec.etcd_version()?.parse::<EtcdVersion>().ok()?;
-    let why = why_not(view, &wanted)?;
+    let Some(why) = why_not(view, &wanted) else { return missing_flag(view, &wanted) };
     let all = running(view, |_| true);
     let (lowest, highest) = (all.iter().min()?, all.iter().max()?);
     let runs = if lowest == highest { lowest.to_string() } else { format!("{lowest} to {highest}") };
     Some(format!(
         "the members run etcd {runs}, and the spec says {wanted}: {why}. Until the spec changes, new members get the version before"
     ))
+}
+
+/// Which of the spec's flags an etcd of the spec's version does not have. A machine would refuse to start it.
+fn missing_flag(view: &View<'_>, wanted: &EtcdVersion) -> Option<String> {
+    running(view, |_| true).first()?;
+    let settings = view.observation.etcd.spec.etcdadm_config_spec.etcd.as_ref()?;
+    let (field, why) = settings.check_version(wanted).err()?;
+    Some(format!("spec.etcdadmConfigSpec.etcd.{field}: {why}. Until the spec changes, no rollout goes on"))
 }
 
 /// Whether a member of a version may join the present members.

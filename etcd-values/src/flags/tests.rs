@@ -11,7 +11,10 @@ use rstest::rstest;
 #[case(&[("auto-compaction-retention", "8")])]
 #[case(&[("auto-compaction-mode", "periodic"), ("auto-compaction-retention", "1h30m")])]
 #[case(&[("listen-metrics-urls", "http://0.0.0.0:2381,https://[::1]:2382,http://localhost:2383")])]
-#[case(&[("initial-corrupt-check", "true"), ("experimental-corrupt-check-time", "12h")])]
+#[case(&[("experimental-initial-corrupt-check", "true"), ("experimental-corrupt-check-time", "12h")])]
+#[case(&[("feature-gates", "InitialCorruptCheck=true,TxnModeWriteWithSharedBuffer=false")])]
+#[case(&[("feature-gates", "LeaseCheckpoint=true,LeaseCheckpointPersist=true")])]
+#[case(&[("experimental-enable-lease-checkpoint", "true"), ("experimental-enable-lease-checkpoint-persist", "true")])]
 fn what_may_be_set(#[case] flags: &[(&str, &str)]) {
     assert_eq!(check_flags(flags), Ok(()));
 }
@@ -51,7 +54,6 @@ fn what_may_be_set(#[case] flags: &[(&str, &str)]) {
 #[case("cipher-suites")]
 #[case("auth-token")]
 #[case("socket-reuse-port")]
-#[case("feature-gates")]
 #[case("enable-v2")]
 #[case("enable-grpc-gateway")]
 #[case("experimental-enable-grpc-gateway")]
@@ -63,6 +65,15 @@ fn what_decides_membership_identity_durability_trust_or_health_is_refused(#[case
 
 #[rstest]
 #[case(&[("snapshot-counts", "10000")], "snapshot-counts", "snapshot-count,")]
+#[case(&[("initial-corrupt-check", "true")], "initial-corrupt-check", "feature-gates with the value InitialCorruptCheck=true")]
+#[case(&[("experimental-log-level", "debug")], "experimental-log-level", "known are")]
+#[case(&[("corrupt-check-time", "1h"), ("experimental-corrupt-check-time", "1h")], "experimental-corrupt-check-time", "twice")]
+#[case(&[("feature-gates", "SetMemberLocalAddr=true")], "feature-gates", "possible are CompactHashCheck,")]
+#[case(&[("feature-gates", "InitialCorruptCheck")], "feature-gates", "FEATURE=true")]
+#[case(&[("feature-gates", "InitialCorruptCheck=true,")], "feature-gates", "FEATURE=true")]
+#[case(&[("experimental-initial-corrupt-check", "true"), ("feature-gates", "CompactHashCheck=true")], "experimental-initial-corrupt-check", "write the feature there")]
+#[case(&[("feature-gates", "LeaseCheckpointPersist=true")], "feature-gates", "switch both on")]
+#[case(&[("experimental-enable-lease-checkpoint-persist", "true")], "experimental-enable-lease-checkpoint-persist", "switch both on")]
 #[case(&[("--snapshot-count", "10000")], "--snapshot-count", "leading dashes")]
 #[case(&[("experimental-quota-backend-bytes", "99999999")], "experimental-quota-backend-bytes", "experimental-")]
 #[case(&[("snapshot-count", "1000"), ("snapshot-count", "1000")], "snapshot-count", "twice")]
@@ -101,7 +112,19 @@ fn flags_become_environment_variables() {
 
 #[test]
 fn nothing_is_both_allowed_and_a_refused_name() {
-    for name in TUNING_FLAGS.iter().chain(&FREE_FLAGS) {
-        assert!(REFUSED.iter().all(|(_, starts)| !starts.contains(name)), "{name}");
+    for name in user_flags() {
+        assert!(REFUSED.iter().all(|(_, starts)| !starts.contains(&name.as_str())), "{name}");
     }
+}
+
+#[rstest]
+#[case("log-format", "3.5.35", "leave it out before etcd 3.6")]
+#[case("corrupt-check-time", "3.5.35", "write experimental-corrupt-check-time")]
+#[case("feature-gates", "3.5.35", "write the flag of the feature")]
+#[case("experimental-corrupt-check-time", "3.7.3", "write corrupt-check-time")]
+#[case("experimental-initial-corrupt-check", "3.7.3", "write feature-gates with the value InitialCorruptCheck=true")]
+fn what_a_version_does_not_have_is_written_otherwise(#[case] name: &str, #[case] version: &str, #[case] instead: &str) {
+    let why = flag_exists(name, &version.parse().unwrap()).unwrap_err();
+    assert!(why.contains(&format!("etcd {version} does not have it")) && why.contains(instead), "{why}");
+    assert_eq!(flag_exists(name, &"3.6.16".parse().unwrap()), Ok(()), "3.6 has both spellings");
 }

@@ -52,7 +52,7 @@ fn arguments(bootstrap: &Bootstrap<'_>) -> Result<Vec<String>, InvalidField> {
         check_cipher_suites(&list).map_err(|invalid| InvalidField::new("spec.cipherSuites", invalid.why))?;
         flag("cipher-suites", suites);
     }
-    for setting in spec.etcd.iter().map(etcd_flags).collect::<Result<Vec<_>, _>>()?.concat() {
+    for setting in spec.etcd.iter().map(|etcd| etcd_flags(etcd, &version)).collect::<Result<Vec<_>, _>>()?.concat() {
         flag("etcd-flag", &setting);
     }
     for (name, value) in &spec.etcdadm_args {
@@ -91,7 +91,7 @@ fn max_learners(bootstrap: &Bootstrap<'_>, version: &EtcdVersion) -> Result<Opti
 }
 
 /// The settings of etcd as `name=value`.
-fn etcd_flags(settings: &EtcdSettings) -> Result<Vec<String>, InvalidField> {
+fn etcd_flags(settings: &EtcdSettings, version: &EtcdVersion) -> Result<Vec<String>, InvalidField> {
     let flags = settings.flags();
     let pairs: Vec<(&str, &str)> = flags.iter().map(|(_, name, value)| (*name, value.as_str())).collect();
     check_flags(&pairs).map_err(|invalid| {
@@ -99,5 +99,7 @@ fn etcd_flags(settings: &EtcdSettings) -> Result<Vec<String>, InvalidField> {
         let field = flags.iter().rfind(|(_, name, _)| *name == invalid.name).map_or("", |(field, ..)| field);
         InvalidField::new(format!("spec.etcd.{field}"), invalid.to_string())
     })?;
+    let missing = |(field, why)| InvalidField::new(format!("spec.etcd.{field}"), why);
+    settings.check_version(version).map_err(missing)?;
     Ok(pairs.iter().map(|(name, value)| format!("{name}={value}")).collect())
 }

@@ -1,9 +1,12 @@
 //! A user's settings arrive in etcd, whatever its version, and stay when etcdadm runs again without them.
 
+use std::process::Command;
+
+use etcd_values::{flag_exists, user_flags};
 use serde_json::{Value, json};
 
 use crate::machine::{Machine, Network};
-use crate::releases::releases;
+use crate::releases::{all_releases, releases};
 
 /// The line of etcd's log that lists its settings at the start.
 const STARTING: &str = "starting an etcd server";
@@ -111,5 +114,22 @@ async fn members_with_cipher_suites_for_rsa_only_serve_and_find_each_other() {
         for member in [&first, &second] {
             assert!(member.log().contains(&format!("\"cipher-suites\":[\"{}\"", suites.replace(',', "\",\""))));
         }
+    }
+}
+
+/// etcd reads its command line before it prints its version.
+#[test]
+fn every_release_has_the_flags_that_it_is_said_to_have() {
+    for release in all_releases() {
+        let has = |flag: &str| {
+            let mut etcd = Command::new(release.programs.join("etcd"));
+            let output = etcd.args([&format!("--{flag}=x"), "--version"]).output().unwrap();
+            !String::from_utf8(output.stderr).unwrap().contains("flag provided but not defined")
+        };
+        let version = release.version.parse().unwrap();
+        let wrong: Vec<_> =
+            user_flags().into_iter().filter(|flag| has(flag) != flag_exists(flag, &version).is_ok()).collect();
+        assert_eq!(wrong, Vec::<String>::new(), "etcd {version}");
+        assert!(!has("no-such-flag"));
     }
 }

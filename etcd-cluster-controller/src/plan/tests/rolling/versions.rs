@@ -4,6 +4,7 @@ use super::{condition, creates, edit, joins, leaves, outdated, replaced, runs, u
 use crate::fixture::{Story, id};
 use crate::plan::{Plan, Step, View, version_refusal};
 use api::conditions::{self as c, reasons};
+use api::etcdadm_config::{EtcdFlag, EtcdSettings};
 use api::names;
 
 #[test]
@@ -22,6 +23,28 @@ fn a_version_that_cannot_be_gone_to_is_reported_and_everything_else_goes_on() {
     story.settle();
     assert_eq!(creates(&story.plan()), Some(3), "of the version before: {:?}", story.plan());
     assert_eq!(crate::build::version(&story.observation.etcd), api::version::DEFAULT_ETCD_VERSION);
+}
+
+/// A machine would refuse to start it, and each replacement too.
+#[test]
+fn a_version_without_a_flag_of_the_spec_begins_no_rollout() {
+    let mut story = Story::with_voters(3, 3);
+    story.annotate(names::ENDPOINTS_IN_USE_ANNOTATION, &urls(0..3));
+    let spec = &mut story.etcd().spec.etcdadm_config_spec;
+    let flag = |name: &str, value: &str| EtcdFlag { name: name.to_owned(), value: value.to_owned() };
+    let flags = |flag| Some(EtcdSettings { extra_flags: vec![flag], ..EtcdSettings::default() });
+    spec.version = Some("3.7.3".to_owned());
+    spec.etcd = flags(flag("experimental-initial-corrupt-check", "true"));
+    assert_eq!(story.plan(), Plan::Steady, "it is not pinned");
+    let refused = condition(&story, c::MACHINES_UP_TO_DATE);
+    assert_eq!(refused.reason, reasons::UNSUPPORTED_VERSION_CHANGE);
+    for part in
+        ["spec.etcdadmConfigSpec.etcd.extraFlags[0]: ", "write feature-gates with the value InitialCorruptCheck"]
+    {
+        assert!(refused.message.contains(part), "{refused:?}");
+    }
+    story.etcd().spec.etcdadm_config_spec.etcd = flags(flag("feature-gates", "InitialCorruptCheck=true"));
+    assert!(matches!(story.plan(), Plan::Do(Step::Record { .. })), "{:?}", story.plan());
 }
 
 #[test]
