@@ -58,7 +58,7 @@ pub(crate) use marked::waiting as marked_waits_for;
 pub(crate) use metrics_client::is_due as metrics_client_is_due;
 pub(crate) use moved::{Loss, loss as move_loss};
 pub use publish::Publish;
-pub(crate) use repair::{made_for, under_way as replacement_under_way};
+pub(crate) use repair::{is_paused, made_for, under_way as replacement_under_way};
 pub(crate) use retire::{describe as describe_leaving, lets_one_go, waiting as leaving_waits_for};
 pub(crate) use rollout::{is_outdated, waits_for as rollout_waits_for};
 pub use step::{Plan, Step, WhyDeleted};

@@ -4,6 +4,7 @@ use super::Outcome;
 use super::machines::{delete_as_read, machines};
 use crate::context::Context;
 use crate::observation::Observation;
+use crate::plan::is_paused;
 use crate::quorum::MayGo;
 use api::{EtcdadmConfig, names};
 use controller_support::external::MachineView;
@@ -68,7 +69,7 @@ fn is_bootstrap_data(secret: &ObjectMeta) -> bool {
 
 fn waits_still(machine: &MachineView, live: &DynamicObject) -> bool {
     let live = MachineView::read(live);
-    live.uid == machine.uid && !live.deleting && live.data_secret.is_none()
+    live.uid == machine.uid && !live.deleting && !is_paused(&live) && live.data_secret.is_none()
 }
 
 #[cfg(test)]
@@ -85,6 +86,9 @@ mod tests {
         let observation = MachineView::read(&machine("uid-0", json!({})));
         assert!(waits_still(&observation, &machine("uid-0", json!({}))));
         assert!(!waits_still(&observation, &machine("made-again", json!({}))));
+        let mut paused = machine("uid-0", json!({}));
+        paused.annotations_mut().insert(api::names::PAUSED_ANNOTATION.to_owned(), String::new());
+        assert!(!waits_still(&observation, &paused), "a person keeps it");
         assert!(!waits_still(&observation, &machine("uid-0", json!({"dataSecretName": "m"}))));
         let owned_by = |kind: &str| {
             let owner = json!({"apiVersion": "g/v1", "kind": kind, "name": "m", "uid": "u"});

@@ -38,7 +38,8 @@ enum Progress {
     Leaving,
     /// The same after its grace, once etcd has begun. It no longer delays others.
     GivenUp,
-    /// It is being deleted, and its member has left etcd. It never joins again, and it delays no one.
+    /// It is being deleted, and its member has left etcd, or it was never admitted to etcd that has begun. It never
+    /// joins, and it delays no one.
     Left,
 }
 
@@ -111,7 +112,10 @@ fn grow(view: &View<'_>) -> Option<Plan> {
     }
     let coming = machines.find(Progress::COMING);
     let coming = coming.map(|(seat, machine, state)| waiting_for(view, cluster, seat, machine, *state));
-    let held_back = machines.find(&[Progress::HeldBack]);
+    // One that is paused and outdated is left alone: it is made again later, and its member would be outdated.
+    let admissible = |machine: &MachineView| !(repair::is_paused(machine) && no_longer_fits(view, machine));
+    let mut held_back = machines.0.iter().filter(|(_, _, state)| *state == Progress::HeldBack);
+    let held_back = held_back.find(|(_, machine, _)| admissible(machine));
     let lacking = rollout::is_lacking(view);
     let missing = lacking && view.has_room();
     if !missing && held_back.is_none() {
@@ -149,8 +153,8 @@ fn leaving(view: &View<'_>) -> Option<Plan> {
 }
 
 /// Deletes a Machine that has not been admitted, and that was made from an earlier spec or with another learner limit
-/// than the others. Nothing is lost with it. It stays if the template is not there to make it again, or if it is not
-/// known which Machines are admitted.
+/// than the others. Nothing is lost with it. It stays if it is paused, if the template is not there to make it again, or
+/// if it is not known which Machines are admitted.
 fn make_again(view: &View<'_>, machines: &Machines<'_, '_>) -> Option<Step> {
     let observation = view.observation;
     if !matches!(observation.template, Template::Found { .. })
@@ -160,11 +164,16 @@ fn make_again(view: &View<'_>, machines: &Machines<'_, '_>) -> Option<Step> {
     }
     let waits = [Progress::HeldBack, Progress::NoAddress, Progress::NoMember];
     let mut waiting = machines.0.iter().filter(|(seat, _, state)| waits.contains(state) && !seat.admitted);
-    let recorded = observation.recorded_learner_limit();
-    let differs = |machine: &MachineView| observation.learner_limit(machine).is_some_and(|limit| limit != recorded);
-    let (seat, machine, _) = waiting.find(|(_, machine, _)| !view.is_up_to_date(machine) || differs(machine))?;
+    let (seat, machine, _) =
+        waiting.find(|(_, machine, _)| no_longer_fits(view, machine) && !repair::is_paused(machine))?;
     let proof = never_member(&view.roster, seat, observation.etcd.status.as_ref(), view.has_begun())?;
     Some(Step::DeleteHeldBack { name: machine.name.clone(), proof })
+}
+
+/// Whether a Machine was made from an earlier spec or with another learner limit than the others.
+fn no_longer_fits(view: &View<'_>, machine: &MachineView) -> bool {
+    let (observation, recorded) = (view.observation, view.observation.recorded_learner_limit());
+    !view.is_up_to_date(machine) || observation.learner_limit(machine).is_some_and(|limit| limit != recorded)
 }
 
 /// Why neither a Machine nor a member can be added now. If there is a voter, the member list is known.
@@ -225,7 +234,7 @@ fn progress(view: &View<'_>, seat: &Seat<'_>, machine: &MachineView) -> Progress
         };
     }
     match () {
-        () if machine.deleting && has_left(observation, machine) => Progress::Left,
+        () if machine.deleting && (has_left(observation, machine) || never_joins(view, seat)) => Progress::Left,
         () if machine.deleting && view.has_begun() && is_late(observation, machine) => Progress::GivenUp,
         () if machine.deleting => Progress::Leaving,
         () if missing_since(observation, machine).is_some() => Progress::Missing,
@@ -235,6 +244,12 @@ fn progress(view: &View<'_>, seat: &Seat<'_>, machine: &MachineView) -> Progress
         () if observation.address(machine).is_none() || seat.was_without_address() => Progress::NoAddress,
         () => Progress::NoMember,
     }
+}
+
+/// Whether a Machine that is being deleted is not admitted, and so never gets bootstrap data with which it could join.
+/// Before etcd has begun, the bootstrap provider chooses a Machine without an admission.
+fn never_joins(view: &View<'_>, seat: &Seat<'_>) -> bool {
+    view.has_begun() && view.observation.init_version.is_some() && !seat.admitted
 }
 
 /// Whether it is another Machine's turn. Before etcd has begun, one Machine initializes it: the Machine that has

@@ -193,7 +193,7 @@ fn kept_well(view: &View<'_>) -> usize {
 }
 
 /// Whether a Machine is paused, because a person looks into it. It is left alone then, as in Cluster API.
-pub(super) fn is_paused(machine: &MachineView) -> bool {
+pub(crate) fn is_paused(machine: &MachineView) -> bool {
     machine.annotations.contains_key(names::PAUSED_ANNOTATION)
 }
 

@@ -94,6 +94,15 @@ fn a_machine_that_is_held_back_is_made_again_from_a_corrected_spec() {
     story.etcd().spec.etcdadm_config_spec.version = Some("3.6.15".to_owned());
     story.annotate(names::PINNED_VERSION_ANNOTATION, "3.6.15");
     assert_eq!(deletes(&story), Some(name(1)));
+    story
+        .observation
+        .machines
+        .get_mut(&name(1))
+        .unwrap()
+        .annotations
+        .insert(names::PAUSED_ANNOTATION.to_owned(), String::new());
+    assert_eq!((deletes(&story), creates(&story.plan())), (None, Some(2)), "a person keeps it: {:?}", story.plan());
+    story.observation.machines.get_mut(&name(1)).unwrap().annotations.remove(names::PAUSED_ANNOTATION);
     story.observation.template = Template::NotFound("it does not exist".to_owned());
     assert_eq!(deletes(&story), None, "none could be made in its place");
     story.observation.template = Story::new(3).observation.template;

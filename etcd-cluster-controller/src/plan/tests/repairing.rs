@@ -301,6 +301,20 @@ fn a_machine_whose_infrastructure_hangs_does_not_hold_the_next_one_up() {
     assert_eq!(creates(&step(&mut story)), Some(6), "Machine 4 still waits for its infrastructure");
 }
 
+/// It has never been admitted, so its machine cannot join.
+#[test]
+fn a_machine_that_never_joins_does_not_hold_the_next_one_up() {
+    let mut story = Story::with_voters(3, 3);
+    story.held_back(3);
+    story.delete_at_once(3);
+    story.failing(1, "down");
+    story.pass(60);
+    assert_eq!(begins(&step(&mut story)).map(|(name, _)| name), Some(name(1)));
+    assert_eq!(creates(&step(&mut story)), Some(4), "Machine 3 waits for its infrastructure");
+    story.observation.init_version = None;
+    assert_eq!(creates(&step(&mut story)), None, "it is not known who is admitted");
+}
+
 #[test]
 fn a_replacement_that_fails_too_waits_and_in_the_end_for_a_person() {
     let mut story = failed(3, &[2]);
