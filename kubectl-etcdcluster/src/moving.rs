@@ -188,15 +188,23 @@ pub fn of_secrets(snapshot: &Snapshot, source: &Side) -> Vec<String> {
     with_name(snapshot, needed.intersection(&source.staying).map(say).collect())
 }
 
+/// Clusters of the namespace that would stay behind, with an EtcdCluster or without one. clusterctl pauses every Cluster,
+/// and fails when it is to resume in the target what it has not moved.
+#[must_use]
+pub fn of_clusters(namespace: &str, source: &Side) -> Vec<String> {
+    let staying = source.staying.iter().filter(|(resource, _)| resource == CLUSTERS);
+    staying.map(|(_, name)| with_owner_that_stays(&format!("Cluster {namespace}/{name}"))).collect()
+}
+
 /// Objects that etcd needs in the target and that would stay behind because of their owners. If an owner stays, only
-/// the owner is reported, not what stays with it. `resources`: the kinds that clusterctl discovers, as `Kind.group`,
+/// the owner is reported, not what stays with it, and for a Cluster [`of_clusters`] does that. `resources`: the kinds that clusterctl discovers, as `Kind.group`,
 /// each with its resource.
 #[must_use]
 pub fn of_staying(snapshot: &Snapshot, resources: &BTreeMap<String, String>, source: &Side) -> Vec<String> {
     let stays = |resource: &str, name: &str| source.staying.contains(&(resource.to_owned(), name.to_owned()));
     let of_kind = |kind: &str, group: &str| resources.get(&format!("{kind}.{group}"));
-    if let Some(cluster) = snapshot.cluster.as_ref().filter(|cluster| stays(CLUSTERS, &cluster.name)) {
-        return with_name(snapshot, vec![with_owner_that_stays(&format!("Cluster {}", cluster.name))]);
+    if snapshot.cluster.as_ref().is_some_and(|cluster| stays(CLUSTERS, &cluster.name)) {
+        return Vec::new();
     }
     let mut found = Vec::new();
     if stays(ETCD_CLUSTERS, &snapshot.etcd.name_any()) {

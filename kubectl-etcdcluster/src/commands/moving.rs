@@ -7,7 +7,7 @@ mod turn;
 use super::print;
 use crate::connection::Options;
 use crate::moving::{
-    Progress, not_found_again, of_etcd_cluster, of_secrets, of_staying, of_target, progress, says_paused,
+    Progress, not_found_again, of_clusters, of_etcd_cluster, of_secrets, of_staying, of_target, progress, says_paused,
 };
 use anyhow::{Context, Result, bail, ensure};
 use place::Place;
@@ -175,6 +175,7 @@ async fn obstacles(source: &Place, target: &Place) -> Result<Vec<String>> {
     }
     let (here, there) = (source.side().await?, target.side().await?);
     let mut found: Vec<String> = snapshots.iter().flat_map(|snapshot| of_etcd_cluster(snapshot, &movable)).collect();
+    found.extend(of_clusters(&source.namespace, &here));
     found.extend(snapshots.iter().flat_map(|snapshot| of_staying(snapshot, &resources, &here)));
     found.extend(snapshots.iter().flat_map(|snapshot| of_secrets(snapshot, &here)));
     found.extend(of_target(&here, &there));

@@ -154,8 +154,7 @@ fn what_would_stay_because_of_its_owners_keeps_a_move_from_beginning() {
     };
     assert_eq!(obstacles("", &[]), [""; 0]);
     assert_eq!(obstacles(TEMPLATE, &[CLUSTER, ETCD]), [""; 0], "a second owner that is moved");
-    let cases: [(&str, &[&str], &str); 6] = [
-        (CLUSTER, &["fleet"], "Cluster demo would stay behind, with all"),
+    let cases: [(&str, &[&str], &str); 5] = [
         (ETCD, &[CLUSTER, "fleet"], "it would stay behind, with all"),
         (MACHINE, &[ETCD, "fleet"], "Machine demo-etcd-0 would stay behind, with all"),
         (INFRASTRUCTURE, &[ETCD, MACHINE, "fleet"], "DevMachine demo-etcd-0 would stay behind, with all"),
@@ -169,6 +168,19 @@ fn what_would_stay_because_of_its_owners_keeps_a_move_from_beginning() {
     let command = "kubectl -n default label devmachinetemplates.infrastructure.cluster.x-k8s.io etcd clusterctl.cluster.x-k8s.io/move=";
     let found = obstacles(TEMPLATE, &[]);
     assert!(found[0].ends_with(command), "{found:?}");
+}
+
+/// clusterctl would pause them, and nobody would resume them.
+#[test]
+fn every_cluster_that_would_stay_keeps_a_move_from_beginning() {
+    let other = CLUSTER.replace("/demo", "/other");
+    let found = [owned(CLUSTER, &[]), owned(ETCD, &[CLUSTER]), owned(&other, &["fleet"])];
+    let said = of_clusters("default", &Side::of(&found));
+    assert!(said.len() == 1 && said[0].starts_with("Cluster default/other would stay behind, with all"), "{said:?}");
+    let found = [owned(CLUSTER, &["fleet"]), owned(ETCD, &[CLUSTER])];
+    let side = Side::of(&found);
+    assert_eq!(of_clusters("default", &side).len(), 1);
+    assert_eq!(of_staying(&changed(|_| {}), &BTreeMap::new(), &side), [""; 0], "it is said once");
 }
 
 /// An EtcdCluster whose spec names two Secrets. Like the CA's Secret, they have no owner.
