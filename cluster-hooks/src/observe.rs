@@ -123,7 +123,14 @@ pub async fn etcd(context: &Context, cluster: &ClusterState) -> Result<Etcd> {
         }
         Err(error) => return Err(error.into()),
     };
-    let watch = context.watch(&resource, None).await?;
+    let watch = match context.watch(&resource, None).await {
+        Ok(watch) => watch,
+        // The permission for another provider's kind may be missing. That does not stop the deletion of the Cluster.
+        Err(error @ Error::Refused(_)) if cluster.view.deleting && reference.group != names::ETCD_CLUSTER_GROUP => {
+            return Ok(Etcd::Invalid { message: error.to_string(), retryable: true });
+        }
+        Err(error) => return Err(error),
+    };
     let namespace = &cluster.view.namespace;
     Ok(match watch.get(namespace, &reference.name) {
         None => Etcd::Missing(reference.clone()),

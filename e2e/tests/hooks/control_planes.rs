@@ -173,8 +173,27 @@ async fn forbidden(stage: &mut Stage) -> Result<()> {
     ensure!(stage.secret("forbidden-apiserver-etcd-client", "tls.crt").await?.is_some(), "the gate is shut");
     stage.delete("Cluster", "forbidden").await?;
     stage.until_gone("forbidden").await?;
+    etcd_no_longer_listed(stage, kind).await?;
     stage.kill_hook(0);
     stage.start_hook(0).await
+}
+
+/// The permission for the kind of the etcd goes with its provider, and then the hook is started again. A control plane
+/// that the hook has paused is let go with its Cluster, or Cluster API could never delete it.
+async fn etcd_no_longer_listed(stage: &mut Stage, kind: &str) -> Result<()> {
+    stage.apply_cluster("uninstalled", with_control_plane(kind)).await?;
+    stage.until_says("uninstalled", "False EtcdNotFound").await?;
+    until("it is held back", SOON, async || Ok(paused(stage, kind, "uninstalled").await?.then_some(()))).await?;
+    let held = |finalizers: Value| json!({"metadata": {"finalizers": finalizers}});
+    stage.change(kind, "uninstalled-cp", held(json!(["example.org/hold"]))).await?;
+    allow(stage, &["forbiddencontrolplanes"]).await?;
+    stage.kill_hook(0);
+    let limited = as_limited(stage).await?;
+    stage.start_hook_with(0, limited)?;
+    stage.delete("Cluster", "uninstalled").await?;
+    until("it is let go", SOON, async || Ok((!paused(stage, kind, "uninstalled").await?).then_some(()))).await?;
+    stage.change(kind, "uninstalled-cp", held(json!([]))).await?;
+    stage.until_gone("uninstalled").await
 }
 
 /// Grants user `limited` the permissions of hooks, but in our example group only those for these resources.
