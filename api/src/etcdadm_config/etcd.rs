@@ -71,7 +71,7 @@ pub struct EtcdSettings {
 
 /// A flag of etcd.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[x_kube(validation = Rule::new(features_rule()).message(features_message().as_str()))]
+#[x_kube(validation = Rule::new(features_rule()).message(features_message().as_str()).field_path(".value"))]
 pub struct EtcdFlag {
     /// Name of the flag without the leading dashes, such as `max-request-bytes`. The etcd version in use must have the
     /// flag: up to etcd 3.6 some names begin with `experimental-`, and from 3.7 on none.

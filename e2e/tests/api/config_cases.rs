@@ -369,7 +369,8 @@ fn etcd_cases() -> Vec<Case> {
         "proxy",
         "enable-v2",
         "enable-grpc-gateway",
-        "feature-gates",
+        "initial-corrupt-check",
+        "experimental-log-level",
         "--metrics",
         "Metrics",
         "log-experimental-level",
@@ -394,6 +395,16 @@ fn etcd_cases() -> Vec<Case> {
             "must be visible ASCII",
             flag("log-level", bad),
             flag("log-outputs", "stderr,/a_b"),
+        );
+    }
+    for bad in
+        ["SetMemberLocalAddr=true", "InitialCorruptCheck", "InitialCorruptCheck=true,", "InitialCorruptCheck=yes"]
+    {
+        case(
+            "etcd.extraFlags[0].value",
+            "feature-gates must be FEATURE=true or FEATURE=false",
+            flag("feature-gates", bad),
+            flag("feature-gates", "InitialCorruptCheck=true,CompactHashCheck=false"),
         );
     }
     case("etcd.extraFlags[0].value", "at least 1 chars", flag("log-level", ""), flag("log-level", "warn"));

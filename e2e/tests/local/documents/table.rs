@@ -128,7 +128,6 @@ pub(super) const COMMANDS: &[Row] = &[
     ("docs/kubectl-plugin.md", "kubectl etcdcluster plan -f four.yaml", Refuses),
     ("docs/kubectl-plugin.md", "kubectl etcdcluster move ", MOVE),
     ("docs/tasks/back-up-and-restore.md", "kubectl wait --for=condition=Paused ", RESTORE),
-    ("", "tar -xzf out/release/kubectl-etcdcluster-linux-amd64.tar.gz ", COMPUTER),
     ("docs/machine-image.md", "sudo ROOT=", IMAGE),
     ("docs/machine-image.md", "virt-customize ", IMAGE),
     ("docs/metrics.md", "kubectl get etcdclusters.etcdcluster.cluster.x-k8s.io -A -o json | jq ", Answers),
