@@ -88,13 +88,20 @@ impl Cluster {
     }
 
     /// The versions that a listed member reports at one of its client URLs: the version of its program, and the storage
-    /// version of the cluster, which no member is older than. The storage version is empty before etcd 3.6. `None` if
-    /// the member answers at none of its URLs. An answer from another member does not count.
+    /// version of the cluster, which no member is older than. The storage version is empty before etcd 3.6. A member
+    /// that serves no clients tells the first one at its peer URL: it may vote for long, and without its version no
+    /// other member could take its place. `None` if it answers at none of its URLs. An answer from another member or
+    /// another cluster does not count.
     pub async fn versions(&mut self, listed: &Membership, member: &Member) -> Option<(String, String)> {
         for endpoint in member.client_urls.iter().filter_map(|url| url.parse::<Endpoint>().ok()) {
             let Ok(status) = self.status(&endpoint, listed).await else { continue };
             if member_id(status.header()) == member.id {
                 return Some((status.version().to_owned(), status.storage_version().to_owned()));
+            }
+        }
+        for peer in member.peer_urls.iter().filter_map(|url| url.parse::<Endpoint>().ok()) {
+            if let Some(version) = self.own_list(peer).version(listed.cluster_id).await {
+                return Some((version, String::new()));
             }
         }
         None

@@ -114,3 +114,27 @@ async fn a_machine_beside_a_silent_member_joins_as_a_learner() {
         assert_eq!((first.members(), list.matches(", true").count()), (names(6), 0), "{list}");
     }
 }
+
+/// A voter that serves no clients keeps voting, so nobody removes it before another member has its place. That member
+/// must not wait for it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_member_that_serves_no_clients_tells_its_version_to_members() {
+    for release in all_releases().into_iter().filter(|release| release.version.starts_with("3.5.")) {
+        let network = Network::new(&release);
+        let first = network.machine(1);
+        first.init().await.unwrap();
+        let others = [2, 3].map(|number| network.machine(number).with_authority_of(&first));
+        for other in &others {
+            other.join(&[&first]).await.unwrap();
+        }
+        // etcd reads its certificate at every handshake. This one has another machine's address.
+        for file in ["server.crt", "server.key"] {
+            let [from, to] = [&first, &others[1]].map(|machine| machine.root.join("etc/etcd/pki").join(file));
+            std::fs::copy(from, to).unwrap();
+        }
+        let fourth = network.machine(4).with_authority_of(&first);
+        fourth.join(&[&first]).await.unwrap();
+        let list = first.asks(&["member", "list"]);
+        assert_eq!((first.members(), list.matches(", true").count()), (names(4), 0), "{list}");
+    }
+}

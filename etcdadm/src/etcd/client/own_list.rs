@@ -1,20 +1,20 @@
-//! What the member on this machine tells other members before it serves clients.
+//! What a member tells other members at its peer URL, also where it does not serve clients.
 
 use std::time::Duration;
 
-use reqwest::{Certificate, Client, Identity};
+use reqwest::{Certificate, Client, Identity, Response};
 use serde::Deserialize;
 
 use crate::endpoint::Endpoint;
 
-/// The answer comes from this machine, from memory.
+/// The answer comes from memory.
 const TIMEOUT: Duration = Duration::from_secs(1);
 
 /// How long a learner that does not serve clients has to know its own name, twice in a row, before etcd counts as
 /// waiting in vain. Usually etcd serves within some milliseconds.
 const NAMED: Duration = Duration::from_millis(250);
 
-/// The member list as the member on this machine has it, which may be outdated. etcd answers it at `/members` of its
+/// The member list as one member has it, which may be outdated. etcd answers it at `/members` of its
 /// peer URL as soon as other members can reach it (`peerMembersHandler` in
 /// `server/etcdserver/api/etcdhttp/peer.go` of etcd 3.5 to 3.7).
 pub struct OwnList {
@@ -22,6 +22,15 @@ pub struct OwnList {
     pub(super) ca: String,
     /// Certificate and key, as one text in PEM.
     pub(super) identity: String,
+}
+
+/// The header in which etcd names its cluster beside that list.
+const CLUSTER_ID: &str = "X-Etcd-Cluster-ID";
+
+/// What etcd answers at `/version`, as far as it matters here.
+#[derive(Deserialize)]
+struct Versions {
+    etcdserver: String,
 }
 
 /// A member of that list, as far as it matters here.
@@ -57,15 +66,34 @@ impl OwnList {
     }
 
     async fn listed(&self) -> Result<Vec<Listed>, reqwest::Error> {
-        let client = Client::builder()
+        self.get(&self.client()?, "members").await?.json().await
+    }
+
+    /// The version of the member's program, if it belongs to this cluster. `None` if it does not answer.
+    pub async fn version(&self, cluster_id: u64) -> Option<String> {
+        let client = self.client().ok()?;
+        let members = self.get(&client, "members").await.ok()?;
+        let id = members.headers().get(CLUSTER_ID)?.to_str().ok()?;
+        if u64::from_str_radix(id, 16) != Ok(cluster_id) {
+            return None;
+        }
+        let told: Versions = self.get(&client, "version").await.ok()?.json().await.ok()?;
+        Some(told.etcdserver)
+    }
+
+    async fn get(&self, client: &Client, path: &str) -> Result<Response, reqwest::Error> {
+        client.get(format!("{}/{path}", self.peer)).send().await?.error_for_status()
+    }
+
+    fn client(&self) -> Result<Client, reqwest::Error> {
+        Client::builder()
             .tls_certs_only(Certificate::from_pem_bundle(self.ca.as_bytes())?)
             .identity(Identity::from_pem(self.identity.as_bytes())?)
             // In etcd 3.5, HTTP/2 on that port is for gRPC alone.
             .http1_only()
             .no_proxy()
             .timeout(TIMEOUT)
-            .build()?;
-        client.get(format!("{}/members", self.peer)).send().await?.error_for_status()?.json().await
+            .build()
     }
 }
 
