@@ -17,7 +17,9 @@ use api::etcd_cluster::RemovalState;
 use controller_support::external::{ClusterView, MachineView};
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
-use waits::{not_booting, waiting_for, waiting_for_infrastructure, waiting_for_room, without_template};
+use waits::{
+    not_booting, waiting_for, waiting_for_a_person, waiting_for_infrastructure, waiting_for_room, without_template,
+};
 
 /// How far a Machine is on its way to being a healthy voter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,12 +116,15 @@ fn grow(view: &View<'_>) -> Option<Plan> {
     let coming = coming.map(|(seat, machine, state)| waiting_for(view, cluster, seat, machine, *state));
     // One that is paused and outdated is left alone: it is made again later, and its member would be outdated.
     let admissible = |machine: &MachineView| !(repair::is_paused(machine) && no_longer_fits(view, machine));
-    let mut held_back = machines.0.iter().filter(|(_, _, state)| *state == Progress::HeldBack);
-    let held_back = held_back.find(|(_, machine, _)| admissible(machine));
+    let (held_back, left_alone): (Vec<_>, Vec<_>) =
+        machines.0.iter().filter(|(_, _, state)| *state == Progress::HeldBack).partition(|(_, it, _)| admissible(it));
+    let held_back = held_back.first().copied();
     let lacking = rollout::is_lacking(view);
     let missing = lacking && view.has_room();
     if !missing && held_back.is_none() {
-        let waits = || not_booting(view, &machines).or_else(|| leaving(view));
+        let few = machines.names(Progress::Voter).len() < view.wanted();
+        let left_alone = left_alone.first().filter(|_| few).map(|(_, machine, _)| waiting_for_a_person(machine));
+        let waits = || not_booting(view, &machines).or_else(|| leaving(view)).or(left_alone);
         let rest = || waits().unwrap_or_else(|| if lacking { waiting_for_room(view) } else { Plan::Steady });
         return Some(coming.unwrap_or_else(rest));
     }

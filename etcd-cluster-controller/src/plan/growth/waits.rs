@@ -5,6 +5,7 @@ use crate::observation::{Observation, Probe};
 use crate::plan::{Plan, View, block, repair, stuck, wait};
 use crate::roster::{Seat, Verdict};
 use api::conditions::reasons;
+use api::names;
 use controller_support::external::{ClusterView, MachineView};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
@@ -114,6 +115,15 @@ pub(super) fn waiting_for_infrastructure(cluster: &ClusterView) -> Plan {
         created.unwrap_or_default()
     );
     wait(reasons::WAITING_FOR_CLUSTER_INFRASTRUCTURE, message)
+}
+
+pub(super) fn waiting_for_a_person(machine: &MachineView) -> Plan {
+    let message = format!(
+        "Machine {} was made from an earlier spec and is paused: it is made again once it no longer has the annotation {}",
+        machine.name,
+        names::PAUSED_ANNOTATION
+    );
+    wait(reasons::WAITING_FOR_MEMBER, message)
 }
 
 pub(super) fn waiting_for_room(view: &View<'_>) -> Plan {

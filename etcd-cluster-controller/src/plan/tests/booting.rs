@@ -6,6 +6,7 @@ use crate::observation::probe::{MemberFault, OurFault};
 use crate::observation::{Outcome, Template};
 use crate::plan::{Plan, Step, due};
 use api::conditions::reasons;
+use api::etcd_cluster::RolloutType;
 use api::names;
 
 #[test]
@@ -102,6 +103,17 @@ fn a_machine_that_is_held_back_is_made_again_from_a_corrected_spec() {
         .annotations
         .insert(names::PAUSED_ANNOTATION.to_owned(), String::new());
     assert_eq!((deletes(&story), creates(&story.plan())), (None, Some(2)), "a person keeps it: {:?}", story.plan());
+    story.etcd().spec.rollout_strategy.type_ = RolloutType::OnDelete;
+    story.held_back(2);
+    let admitted = story.plan();
+    assert_eq!(admits(&admitted), Some(&*name(2)), "{admitted:?}");
+    story.voter(2);
+    story.publish();
+    story.settle();
+    let waits = story.plan();
+    assert_eq!(reason(&waits), reasons::WAITING_FOR_MEMBER);
+    assert!(waits.hold().unwrap().message.contains("Machine demo-etcd-1 was made from an earlier spec and is paused"));
+    story.etcd().spec.rollout_strategy.type_ = RolloutType::RollingUpdate;
     story.observation.machines.get_mut(&name(1)).unwrap().annotations.remove(names::PAUSED_ANNOTATION);
     story.observation.template = Template::NotFound("it does not exist".to_owned());
     assert_eq!(deletes(&story), None, "none could be made in its place");
