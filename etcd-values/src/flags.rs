@@ -155,6 +155,9 @@ fn check_together(flags: &[(&str, &str)]) -> Result<(), Invalid> {
     check_features(flags)
 }
 
+/// How Go writes that a flag is on.
+const TRUE: [&str; 6] = ["1", "t", "T", "TRUE", "true", "True"];
+
 /// Rules of etcd between features, which it checks only when it starts.
 fn check_features(flags: &[(&str, &str)]) -> Result<(), Invalid> {
     let gates = flags.iter().find(|(name, _)| *name == names::FEATURE_GATES).map(|(_, value)| *value);
@@ -164,7 +167,7 @@ fn check_features(flags: &[(&str, &str)]) -> Result<(), Invalid> {
         return Err(Invalid::new(*name, "etcd does not take it beside feature-gates; write the feature there"));
     }
     let is_on = |flag: &str, gate: &str| {
-        let with_flag = flags.iter().any(|(name, value)| stable(name) == flag && *value == "true");
+        let with_flag = flags.iter().any(|(name, value)| stable(name) == flag && TRUE.contains(value));
         with_flag || gates.is_some_and(|gates| gates.split(',').any(|one| one.strip_suffix("=true") == Some(gate)))
     };
     let persists = is_on("enable-lease-checkpoint-persist", "LeaseCheckpointPersist");

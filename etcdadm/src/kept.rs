@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
-use etcd_values::{DEFAULT_ETCD_VERSION, EtcdVersion, environment_name, is_user_flag};
+use etcd_values::{DEFAULT_ETCD_VERSION, EtcdVersion, environment_name, flag_exists, is_user_flag};
 
 use crate::endpoint::{Endpoint, Host};
 use crate::{files, guard, installed};
@@ -123,6 +123,18 @@ impl Kept {
     pub(crate) fn install_dir(&self, asked: Option<PathBuf>) -> PathBuf {
         let there = self.member.as_ref().and_then(|member| member.install_dir.clone());
         asked.or(there).unwrap_or_else(|| INSTALL_DIR.into())
+    }
+
+    /// The settings of etcd. One that this version does not have is left out, as etcd itself ignores its line.
+    pub(crate) fn flags(&self, version: &EtcdVersion) -> Vec<(String, String)> {
+        let exists = |(name, _): &&(String, String)| match flag_exists(name, version) {
+            Ok(()) => true,
+            Err(why) => {
+                tracing::warn!("the setting {name} of this machine is left out: {why}");
+                false
+            }
+        };
+        self.etcd_flags.iter().filter(exists).cloned().collect()
     }
 
     /// The requested version. A member keeps its own.

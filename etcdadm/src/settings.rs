@@ -68,10 +68,10 @@ impl Settings {
         let extra_sans = extra_sans.map(parse_san).collect::<Result<_, _>>();
         let cipher_suites = if args.cipher_suites.is_empty() { &kept.cipher_suites } else { &args.cipher_suites };
         check_cipher_suites(cipher_suites).map_err(|invalid| anyhow!("--cipher-suites: {}", invalid.why))?;
-        let etcd_flags = if args.etcd_flag.is_empty() { kept.etcd_flags.clone() } else { args.etcd_flag };
+        let version = kept.version(args.version)?;
+        let etcd_flags = if args.etcd_flag.is_empty() { kept.flags(&version) } else { args.etcd_flag };
         let pairs: Vec<_> = etcd_flags.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
         check_flags(&pairs).map_err(|invalid| anyhow!("--etcd-flag {invalid}"))?;
-        let version = kept.version(args.version)?;
         for (name, _) in &pairs {
             flag_exists(name, &version).map_err(|why| anyhow!("--etcd-flag {name}: {why}"))?;
         }

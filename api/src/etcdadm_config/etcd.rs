@@ -3,7 +3,7 @@
 use crate::version::EtcdVersion;
 use etcd_values::{
     DEFAULT_ELECTION_TIMEOUT, DEFAULT_HEARTBEAT_INTERVAL, ELECTION_TIMEOUT, HEARTBEAT_INTERVAL, QUOTA_BACKEND_BYTES,
-    SNAPSHOT_COUNT, TUNING_FLAGS, features, flag_exists, user_flags,
+    SNAPSHOT_COUNT, TUNING_FLAGS, check_flags, features, flag_exists, user_flags,
 };
 use kube::KubeSchema;
 use schemars::JsonSchema;
@@ -129,12 +129,19 @@ impl EtcdSettings {
             .collect()
     }
 
-    /// Checks that an etcd of this version has every flag.
+    /// Checks the flags, each alone and all together, and that an etcd of this version has them.
     ///
     /// # Errors
-    /// The path of the first field whose flag it does not have, below `spec.etcd`, and what to write instead.
-    pub fn check_version(&self, version: &EtcdVersion) -> Result<(), (String, String)> {
-        self.flags().into_iter().try_for_each(|(field, name, _)| {
+    /// The path of the first field that is wrong, below `spec.etcd`, and what would be right.
+    pub fn check(&self, version: &EtcdVersion) -> Result<(), (String, String)> {
+        let flags = self.flags();
+        let pairs: Vec<(&str, &str)> = flags.iter().map(|(_, name, value)| (*name, value.as_str())).collect();
+        check_flags(&pairs).map_err(|invalid| {
+            // If two settings have the same name, the second one is wrong.
+            let field = flags.iter().rfind(|(_, name, _)| *name == invalid.name).map_or("", |(field, ..)| field);
+            (field.to_owned(), invalid.to_string())
+        })?;
+        flags.into_iter().try_for_each(|(field, name, _)| {
             flag_exists(name, version).map_err(|why| (field, format!("{name}: {why}")))
         })
     }

@@ -13,8 +13,11 @@ static FLOORS: [EtcdVersion; 2] = [EtcdVersion::new(3, 5, 32), EtcdVersion::new(
 
 /// Why no member of the spec's version may join the present members, and what is possible instead. `None`: it may join.
 pub(crate) fn refusal(view: &View<'_>) -> Option<String> {
-    let wanted = view.observation.etcd.spec.etcdadm_config_spec.etcd_version()?.parse::<EtcdVersion>().ok()?;
-    let Some(why) = why_not(view, &wanted) else { return missing_flag(view, &wanted) };
+    let wanted = view.observation.etcd.spec.etcdadm_config_spec.etcd_version();
+    let wanted = wanted.unwrap_or(build::version(&view.observation.etcd)).parse::<EtcdVersion>().ok()?;
+    // A version that is in force already has no way to go.
+    let why = view.observation.etcd.spec.etcdadm_config_spec.etcd_version().and_then(|_| why_not(view, &wanted));
+    let Some(why) = why else { return wrong_flag(view, &wanted) };
     let all = running(view, |_| true);
     let (lowest, highest) = (all.iter().min()?, all.iter().max()?);
     let runs = if lowest == highest { lowest.to_string() } else { format!("{lowest} to {highest}") };
@@ -23,11 +26,12 @@ pub(crate) fn refusal(view: &View<'_>) -> Option<String> {
     ))
 }
 
-/// Which of the spec's flags an etcd of the spec's version does not have. A machine would refuse to start it.
-fn missing_flag(view: &View<'_>, wanted: &EtcdVersion) -> Option<String> {
+/// Which of the spec's flags is wrong, or is not one of the version that new members are to get. No machine would start
+/// etcd with it.
+fn wrong_flag(view: &View<'_>, wanted: &EtcdVersion) -> Option<String> {
     running(view, |_| true).first()?;
     let settings = view.observation.etcd.spec.etcdadm_config_spec.etcd.as_ref()?;
-    let (field, why) = settings.check_version(wanted).err()?;
+    let (field, why) = settings.check(wanted).err()?;
     Some(format!("spec.etcdadmConfigSpec.etcd.{field}: {why}. Until the spec changes, no rollout goes on"))
 }
 

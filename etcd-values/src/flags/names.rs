@@ -50,6 +50,9 @@ const FREE_FLAGS: [&str; 20] = [
 /// Settings that etcd has from 3.6 on.
 const FROM_3_6: [&str; 2] = ["log-format", "warning-unary-request-duration"];
 
+/// A setting that etcd 3.6 alone has with `experimental-`, and also without it.
+const EXPERIMENTAL_IN_3_6: &str = "experimental-warning-unary-request-duration";
+
 /// Settings that etcd 3.5 has with `experimental-`, 3.6 with and without it, and 3.7 without it.
 const STABLE_FROM_3_6: [&str; 14] = [
     "bootstrap-defrag-threshold-megabytes",
@@ -86,7 +89,8 @@ pub fn user_flags() -> Vec<String> {
     let early = STABLE_FROM_3_6.into_iter().chain(FEATURES.map(|(flag, _)| flag));
     let plain = TUNING_FLAGS.into_iter().chain(FREE_FLAGS).chain(FROM_3_6).chain(STABLE_FROM_3_6);
     let plain = plain.chain([FEATURE_GATES]).map(str::to_owned);
-    plain.chain(early.map(|flag| format!("{EXPERIMENTAL}{flag}"))).collect()
+    let early = early.map(|flag| format!("{EXPERIMENTAL}{flag}")).chain([EXPERIMENTAL_IN_3_6.to_owned()]);
+    plain.chain(early).collect()
 }
 
 /// The features that `feature-gates` may switch.
@@ -107,6 +111,7 @@ pub fn flag_exists(name: &str, version: &EtcdVersion) -> Result<(), String> {
     let line = (version.major(), version.minor());
     if let Some(stable) = name.strip_prefix(EXPERIMENTAL) {
         return match feature_gate(stable) {
+            _ if name == EXPERIMENTAL_IN_3_6 && line < (3, 6) => Err(too_early(version)),
             _ if line < (3, 7) => Ok(()),
             Some(gate) => {
                 Err(format!("etcd {version} does not have it; write {FEATURE_GATES} with the value {gate}=true"))
@@ -125,9 +130,13 @@ pub fn flag_exists(name: &str, version: &EtcdVersion) -> Result<(), String> {
         return Err(format!("etcd {version} does not have it; write the flag of the feature, {example}"));
     }
     match FROM_3_6.contains(&name) {
-        true => Err(format!("etcd {version} does not have it; leave it out before etcd 3.6")),
+        true => Err(too_early(version)),
         false => Ok(()),
     }
+}
+
+fn too_early(version: &EtcdVersion) -> String {
+    format!("etcd {version} does not have it; leave it out before etcd 3.6")
 }
 
 /// Checks the value of `feature-gates`, such as `InitialCorruptCheck=true,CompactHashCheck=true`.

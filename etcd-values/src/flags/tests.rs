@@ -14,6 +14,7 @@ use rstest::rstest;
 #[case(&[("experimental-initial-corrupt-check", "true"), ("experimental-corrupt-check-time", "12h")])]
 #[case(&[("feature-gates", "InitialCorruptCheck=true,TxnModeWriteWithSharedBuffer=false")])]
 #[case(&[("feature-gates", "LeaseCheckpoint=true,LeaseCheckpointPersist=true")])]
+#[case(&[("experimental-enable-lease-checkpoint", "1"), ("experimental-enable-lease-checkpoint-persist", "True")])]
 #[case(&[("experimental-enable-lease-checkpoint", "true"), ("experimental-enable-lease-checkpoint-persist", "true")])]
 fn what_may_be_set(#[case] flags: &[(&str, &str)]) {
     assert_eq!(check_flags(flags), Ok(()));
@@ -73,6 +74,7 @@ fn what_decides_membership_identity_durability_trust_or_health_is_refused(#[case
 #[case(&[("feature-gates", "InitialCorruptCheck=true,")], "feature-gates", "FEATURE=true")]
 #[case(&[("experimental-initial-corrupt-check", "true"), ("feature-gates", "CompactHashCheck=true")], "experimental-initial-corrupt-check", "write the feature there")]
 #[case(&[("feature-gates", "LeaseCheckpointPersist=true")], "feature-gates", "switch both on")]
+#[case(&[("experimental-enable-lease-checkpoint-persist", "T")], "experimental-enable-lease-checkpoint-persist", "switch both on")]
 #[case(&[("experimental-enable-lease-checkpoint-persist", "true")], "experimental-enable-lease-checkpoint-persist", "switch both on")]
 #[case(&[("--snapshot-count", "10000")], "--snapshot-count", "leading dashes")]
 #[case(&[("experimental-quota-backend-bytes", "99999999")], "experimental-quota-backend-bytes", "experimental-")]
@@ -119,6 +121,8 @@ fn nothing_is_both_allowed_and_a_refused_name() {
 
 #[rstest]
 #[case("log-format", "3.5.35", "leave it out before etcd 3.6")]
+#[case("experimental-warning-unary-request-duration", "3.5.35", "leave it out before etcd 3.6")]
+#[case("experimental-warning-unary-request-duration", "3.7.3", "write warning-unary-request-duration")]
 #[case("corrupt-check-time", "3.5.35", "write experimental-corrupt-check-time")]
 #[case("feature-gates", "3.5.35", "write the flag of the feature")]
 #[case("experimental-corrupt-check-time", "3.7.3", "write corrupt-check-time")]

@@ -2,9 +2,7 @@
 
 use super::{Bootstrap, InvalidField, Role, SUCCESS_SENTINEL, shell, without_nul};
 use api::etcdadm_config::EtcdSettings;
-use etcd_values::{
-    CLUSTER_ID, DEFAULT_ETCD_VERSION, EtcdVersion, INIT_NOT_AFTER, TIMEOUT, check_cipher_suites, check_flags,
-};
+use etcd_values::{CLUSTER_ID, DEFAULT_ETCD_VERSION, EtcdVersion, INIT_NOT_AFTER, TIMEOUT, check_cipher_suites};
 
 /// How long etcdadm keeps trying. Nothing runs it a second time, and a machine may have to wait for a voter that is
 /// down, or to catch up with a large database. This is the longest `startupGraceSeconds`, after which nothing waits for
@@ -92,14 +90,7 @@ fn max_learners(bootstrap: &Bootstrap<'_>, version: &EtcdVersion) -> Result<Opti
 
 /// The settings of etcd as `name=value`.
 fn etcd_flags(settings: &EtcdSettings, version: &EtcdVersion) -> Result<Vec<String>, InvalidField> {
-    let flags = settings.flags();
-    let pairs: Vec<(&str, &str)> = flags.iter().map(|(_, name, value)| (*name, value.as_str())).collect();
-    check_flags(&pairs).map_err(|invalid| {
-        // If two settings have the same name, the second one is wrong.
-        let field = flags.iter().rfind(|(_, name, _)| *name == invalid.name).map_or("", |(field, ..)| field);
-        InvalidField::new(format!("spec.etcd.{field}"), invalid.to_string())
-    })?;
-    let missing = |(field, why)| InvalidField::new(format!("spec.etcd.{field}"), why);
-    settings.check_version(version).map_err(missing)?;
-    Ok(pairs.iter().map(|(name, value)| format!("{name}={value}")).collect())
+    let invalid = |(field, why)| InvalidField::new(format!("spec.etcd.{field}"), why);
+    settings.check(version).map_err(invalid)?;
+    Ok(settings.flags().iter().map(|(_, name, value)| format!("{name}={value}")).collect())
 }

@@ -44,6 +44,8 @@ fn what_is_not_given_is_kept() {
     assert_eq!(kept.max_learners(None, &EtcdVersion::new(3, 6, 16)).unwrap(), Some(3));
     let flags: Vec<_> = kept.etcd_flags.iter().map(|(name, value)| format!("{name}={value}")).collect();
     assert_eq!(flags, ["snapshot-count=10000", "experimental-compaction-batch-limit=100"]);
+    assert_eq!(kept.flags(&EtcdVersion::new(3, 6, 16)), kept.etcd_flags);
+    assert_eq!(kept.flags(&EtcdVersion::new(3, 7, 3)), kept.etcd_flags[..1], "etcd 3.7 does not have the second");
 }
 
 /// Its disk may come back, with data that only the old etcd should open.

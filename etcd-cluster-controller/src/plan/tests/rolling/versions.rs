@@ -45,6 +45,12 @@ fn a_version_without_a_flag_of_the_spec_begins_no_rollout() {
     }
     story.etcd().spec.etcdadm_config_spec.etcd = flags(flag("feature-gates", "InitialCorruptCheck=true"));
     assert!(matches!(story.plan(), Plan::Do(Step::Record { .. })), "{:?}", story.plan());
+    // Without a version in the spec, the recorded one is in force.
+    let spec = &mut story.etcd().spec.etcdadm_config_spec;
+    (spec.version, spec.etcd) = (None, flags(flag("feature-gates", "LeaseCheckpointPersist=true")));
+    assert_eq!(story.plan(), Plan::Steady, "no rollout begins");
+    let refused = condition(&story, c::MACHINES_UP_TO_DATE);
+    assert!(refused.message.contains("extraFlags[0]: feature-gates: LeaseCheckpointPersist takes"), "{refused:?}");
 }
 
 #[test]
