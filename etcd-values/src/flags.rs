@@ -1,8 +1,8 @@
 //! etcd's settings that a user may give, by the names of etcd's flags without the leading dashes.
 
-use crate::Invalid;
 use crate::duration::go_duration;
 use crate::url::check_listen_url;
+use crate::{EtcdVersion, Invalid};
 use std::ops::RangeInclusive;
 
 mod names;
@@ -62,12 +62,13 @@ pub fn is_user_flag(name: &str) -> bool {
     check_name(name).is_ok()
 }
 
-/// Checks settings that a user gives for etcd, each alone and all together. Names are those of etcd's flags, without
-/// leading dashes.
+/// Checks settings that a user gives for an etcd of this version, each alone and all together. Names are those of etcd's
+/// flags, without leading dashes.
 ///
 /// # Errors
-/// The first setting that is unknown, given twice, decided by etcdadm, or out of range.
-pub fn check_flags(flags: &[(&str, &str)]) -> Result<(), Invalid> {
+/// The first setting that is unknown, given twice, decided by etcdadm, or out of range; else the first one that this
+/// version does not have.
+pub fn check_flags(flags: &[(&str, &str)], version: &EtcdVersion) -> Result<(), Invalid> {
     for (index, (name, value)) in flags.iter().enumerate() {
         check_name(name)?;
         if flags[..index].iter().any(|(earlier, _)| stable(earlier) == stable(name)) {
@@ -75,7 +76,9 @@ pub fn check_flags(flags: &[(&str, &str)]) -> Result<(), Invalid> {
         }
         check_value(name, value).map_err(|why| Invalid::new(*name, why))?;
     }
-    check_together(flags)
+    check_together(flags)?;
+    let exists = |(name, _): &(&str, &str)| flag_exists(name, version).map_err(|why| Invalid::new(*name, why));
+    flags.iter().try_for_each(exists)
 }
 
 fn stable(name: &str) -> &str {

@@ -407,14 +407,14 @@ impl<'a> Join<'a> {
         if self.node.is_restarting() {
             return Err(Failure::Transient("etcd is being restarted".to_owned()));
         }
-        let own_list = self.member.own_list(self.node.settings.peer_endpoint());
+        let own_member = self.member.at_peer_url(self.node.settings.peer_endpoint());
         tokio::select! {
             biased;
             own = self.member.progress(membership) => {
                 self.starts_first &= own.is_err();
                 own
             }
-            () = own_list.waits_in_vain(id), if self.starts_first => {
+            () = own_member.waits_in_vain(id), if self.starts_first => {
                 tracing::info!("learner {id:x} knows its name, and does not serve clients: etcd is restarted");
                 self.starts_first = false;
                 self.node.restart();

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, ensure};
-use etcd_values::{EtcdVersion, check_cipher_suites, check_flags, flag_exists};
+use etcd_values::{EtcdVersion, check_cipher_suites, check_flags};
 
 use crate::address;
 use crate::checksum::Sha256;
@@ -71,10 +71,7 @@ impl Settings {
         let version = kept.version(args.version)?;
         let etcd_flags = if args.etcd_flag.is_empty() { kept.flags(&version) } else { args.etcd_flag };
         let pairs: Vec<_> = etcd_flags.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-        check_flags(&pairs).map_err(|invalid| anyhow!("--etcd-flag {invalid}"))?;
-        for (name, _) in &pairs {
-            flag_exists(name, &version).map_err(|why| anyhow!("--etcd-flag {name}: {why}"))?;
-        }
+        check_flags(&pairs, &version).map_err(|invalid| anyhow!("--etcd-flag {invalid}"))?;
         let max_learners = kept.max_learners(args.max_learners, &version)?;
         let address = address::member_address(kept.address(args.bind_address), towards);
         Ok(Self {

@@ -197,8 +197,8 @@ pub fn of_clusters(namespace: &str, source: &Side) -> Vec<String> {
 }
 
 /// Objects that etcd needs in the target and that would stay behind because of their owners. If an owner stays, only
-/// the owner is reported, not what stays with it, and for a Cluster [`of_clusters`] does that. `resources`: the kinds that clusterctl discovers, as `Kind.group`,
-/// each with its resource.
+/// the owner is reported, not what stays with it, and for a Cluster [`of_clusters`] does that. `resources`: the kinds
+/// that clusterctl discovers, as `Kind.group`, each with its resource.
 #[must_use]
 pub fn of_staying(snapshot: &Snapshot, resources: &BTreeMap<String, String>, source: &Side) -> Vec<String> {
     let stays = |resource: &str, name: &str| source.staying.contains(&(resource.to_owned(), name.to_owned()));

@@ -3,7 +3,7 @@
 use crate::version::EtcdVersion;
 use etcd_values::{
     DEFAULT_ELECTION_TIMEOUT, DEFAULT_HEARTBEAT_INTERVAL, ELECTION_TIMEOUT, HEARTBEAT_INTERVAL, QUOTA_BACKEND_BYTES,
-    SNAPSHOT_COUNT, TUNING_FLAGS, check_flags, features, flag_exists, user_flags,
+    SNAPSHOT_COUNT, TUNING_FLAGS, check_flags, features, user_flags,
 };
 use kube::KubeSchema;
 use schemars::JsonSchema;
@@ -136,13 +136,10 @@ impl EtcdSettings {
     pub fn check(&self, version: &EtcdVersion) -> Result<(), (String, String)> {
         let flags = self.flags();
         let pairs: Vec<(&str, &str)> = flags.iter().map(|(_, name, value)| (*name, value.as_str())).collect();
-        check_flags(&pairs).map_err(|invalid| {
+        check_flags(&pairs, version).map_err(|invalid| {
             // If two settings have the same name, the second one is wrong.
             let field = flags.iter().rfind(|(_, name, _)| *name == invalid.name).map_or("", |(field, ..)| field);
             (field.to_owned(), invalid.to_string())
-        })?;
-        flags.into_iter().try_for_each(|(field, name, _)| {
-            flag_exists(name, version).map_err(|why| (field, format!("{name}: {why}")))
         })
     }
 }

@@ -87,7 +87,7 @@ mod tests {
         assert!(waits_still(&observation, &machine("uid-0", json!({}))));
         assert!(!waits_still(&observation, &machine("made-again", json!({}))));
         let mut paused = machine("uid-0", json!({}));
-        paused.annotations_mut().insert(api::names::PAUSED_ANNOTATION.to_owned(), String::new());
+        paused.annotations_mut().insert(names::PAUSED_ANNOTATION.to_owned(), String::new());
         assert!(!waits_still(&observation, &paused), "a person keeps it");
         assert!(!waits_still(&observation, &machine("uid-0", json!({"dataSecretName": "m"}))));
         let owned_by = |kind: &str| {

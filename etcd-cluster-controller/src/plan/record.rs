@@ -51,18 +51,18 @@ pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
     (finalizer || !annotations.is_empty()).then_some(Plan::Do(Step::Record { finalizer, annotations }))
 }
 
-/// The version that new members get. A version of the spec that is not legal for the members, as far as theirs are
+/// The version that new members get. A version of the spec that is refused, as far as the versions of the members are
 /// known, is not used: when it is taken back, the version before applies again. The recorded version may have become
 /// illegal too, if the last member of an earlier minor version has failed or is leaving. Then new members get the
 /// version that the others run.
 fn in_force(view: &View<'_>, spec: Option<&str>, pinned: &str) -> String {
-    let joins = |version: &&str| upgrade::may_join(view, version);
     match view.has_begun() {
         false => spec.unwrap_or(pinned).to_owned(),
         true if !upgrade::is_known(view) => pinned.to_owned(),
         true => {
             let spec = spec.filter(|_| upgrade::refusal(view).is_none());
-            let open = spec.or_else(|| Some(pinned).filter(joins)).map(str::to_owned);
+            let open =
+                spec.or_else(|| Some(pinned).filter(|pinned| upgrade::may_join(view, pinned))).map(str::to_owned);
             open.or_else(|| upgrade::newest(view)).unwrap_or_else(|| pinned.to_owned())
         }
     }

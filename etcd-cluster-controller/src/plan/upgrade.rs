@@ -11,13 +11,13 @@ use api::version::EtcdVersion;
 /// upgrade guides, and etcd#19557 and #20793 for 3.5.
 static FLOORS: [EtcdVersion; 2] = [EtcdVersion::new(3, 5, 32), EtcdVersion::new(3, 6, 11)];
 
-/// Why no member of the spec's version may join the present members, and what is possible instead. `None`: it may join.
+/// Why no rollout to the spec's version, or with the spec's flags, may go on, and what is possible instead. `None`: it
+/// may.
 pub(crate) fn refusal(view: &View<'_>) -> Option<String> {
-    let wanted = view.observation.etcd.spec.etcdadm_config_spec.etcd_version();
-    let wanted = wanted.unwrap_or(build::version(&view.observation.etcd)).parse::<EtcdVersion>().ok()?;
-    // A version that is in force already has no way to go.
-    let why = view.observation.etcd.spec.etcdadm_config_spec.etcd_version().and_then(|_| why_not(view, &wanted));
-    let Some(why) = why else { return wrong_flag(view, &wanted) };
+    let spec = view.observation.etcd.spec.etcdadm_config_spec.etcd_version();
+    let wanted = spec.unwrap_or(build::version(&view.observation.etcd)).parse::<EtcdVersion>().ok()?;
+    // Without a version in the spec, the one in force stays.
+    let Some(why) = spec.and_then(|_| why_not(view, &wanted)) else { return wrong_flag(view, &wanted) };
     let all = running(view, |_| true);
     let (lowest, highest) = (all.iter().min()?, all.iter().max()?);
     let runs = if lowest == highest { lowest.to_string() } else { format!("{lowest} to {highest}") };

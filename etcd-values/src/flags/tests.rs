@@ -1,6 +1,11 @@
 use super::*;
 use rstest::rstest;
 
+/// This version has every setting, in both spellings.
+fn check_flags(flags: &[(&str, &str)]) -> Result<(), Invalid> {
+    super::check_flags(flags, &EtcdVersion::new(3, 6, 16))
+}
+
 #[rstest]
 #[case(&[])]
 #[case(&[("quota-backend-bytes", "8589934592")])]

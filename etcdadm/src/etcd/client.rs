@@ -10,9 +10,9 @@ use tokio::time::{Instant, timeout};
 
 use super::{Failure, Member, Membership};
 use crate::endpoint::Endpoint;
-use own_list::OwnList;
+use at_peer_url::AtPeerUrl;
 
-mod own_list;
+mod at_peer_url;
 
 /// Time for an endpoint to accept a connection. After it, the next endpoint is tried.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
@@ -72,9 +72,9 @@ impl Cluster {
         Self { id, ..self }
     }
 
-    /// The list of the member with this peer URL, asked with the same certificates.
-    pub fn own_list(&self, peer: Endpoint) -> OwnList {
-        OwnList { peer, ca: self.ca.clone(), identity: format!("{}\n{}", self.certificate, self.key) }
+    /// The member with this peer URL, asked there with the same certificates.
+    pub fn at_peer_url(&self, peer: Endpoint) -> AtPeerUrl {
+        AtPeerUrl { peer, ca: self.ca.clone(), identity: format!("{}\n{}", self.certificate, self.key) }
     }
 
     /// Checks whether a linearizable read through the first endpoint succeeds. Unlike `/health`, it ignores alarms: a
@@ -100,7 +100,7 @@ impl Cluster {
             }
         }
         for peer in member.peer_urls.iter().filter_map(|url| url.parse::<Endpoint>().ok()) {
-            if let Some(version) = self.own_list(peer).version(listed.cluster_id).await {
+            if let Some(version) = self.at_peer_url(peer).version(listed.cluster_id).await {
                 return Some((version, String::new()));
             }
         }

@@ -11,6 +11,11 @@ fn releases_with_several_learners() -> impl Iterator<Item = Release> {
     releases().into_iter().filter(|release| !release.version.starts_with("3.5."))
 }
 
+/// The versions of etcd whose clusters do not tell how old a silent member may be.
+fn releases_without_storage_version() -> impl Iterator<Item = Release> {
+    all_releases().into_iter().filter(|release| release.version.starts_with("3.5."))
+}
+
 /// The machines compete when they are added, when they start with a list that is outdated by then, and when they are
 /// promoted.
 #[tokio::test(flavor = "multi_thread")]
@@ -82,17 +87,16 @@ async fn a_learner_that_gets_its_name_in_a_snapshot_does_not_wait_for_it() {
     }
 }
 
-/// Up to etcd 3.5, the cluster does not tell how old a silent member may be. With a vote that does not run yet, the four
-/// others could lose no member more.
+/// With a vote that does not run yet, the four others could lose no member more.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_machine_beside_a_silent_member_joins_as_a_learner() {
-    for release in all_releases().into_iter().filter(|release| release.version.starts_with("3.5.")) {
+    for release in releases_without_storage_version() {
         let network = Network::new(&release);
         let first = network.machine(1);
         first.init().await.unwrap();
-        let others = [2, 3, 4, 5].map(|number| network.machine(number).with_authority_of(&first));
-        for other in &others {
-            other.join(&[&first]).await.unwrap();
+        let mut others = Vec::new();
+        for number in 2..=5 {
+            others.push(network.member(number, &first).await);
         }
         // etcd accepts no member until the last one has been connected for five seconds.
         tokio::time::sleep(Duration::from_secs(6)).await;
@@ -119,21 +123,18 @@ async fn a_machine_beside_a_silent_member_joins_as_a_learner() {
 /// must not wait for it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_member_that_serves_no_clients_tells_its_version_to_members() {
-    for release in all_releases().into_iter().filter(|release| release.version.starts_with("3.5.")) {
+    for release in releases_without_storage_version() {
         let network = Network::new(&release);
         let first = network.machine(1);
         first.init().await.unwrap();
-        let others = [2, 3].map(|number| network.machine(number).with_authority_of(&first));
-        for other in &others {
-            other.join(&[&first]).await.unwrap();
-        }
+        network.member(2, &first).await;
+        let third = network.member(3, &first).await;
         // etcd reads its certificate at every handshake. This one has another machine's address.
         for file in ["server.crt", "server.key"] {
-            let [from, to] = [&first, &others[1]].map(|machine| machine.root.join("etc/etcd/pki").join(file));
+            let [from, to] = [&first, &third].map(|machine| machine.root.join("etc/etcd/pki").join(file));
             std::fs::copy(from, to).unwrap();
         }
-        let fourth = network.machine(4).with_authority_of(&first);
-        fourth.join(&[&first]).await.unwrap();
+        network.member(4, &first).await;
         let list = first.asks(&["member", "list"]);
         assert_eq!((first.members(), list.matches(", true").count()), (names(4), 0), "{list}");
     }

@@ -14,10 +14,10 @@ const TIMEOUT: Duration = Duration::from_secs(1);
 /// waiting in vain. Usually etcd serves within some milliseconds.
 const NAMED: Duration = Duration::from_millis(250);
 
-/// The member list as one member has it, which may be outdated. etcd answers it at `/members` of its
-/// peer URL as soon as other members can reach it (`peerMembersHandler` in
-/// `server/etcdserver/api/etcdhttp/peer.go` of etcd 3.5 to 3.7).
-pub struct OwnList {
+/// A member, asked at its peer URL as other members ask it. As soon as they can reach it, etcd answers `/members`, its
+/// member list, which may be outdated, and `/version` (`newPeerHandler` in `server/etcdserver/api/etcdhttp/peer.go` of
+/// etcd 3.5 to 3.7).
+pub struct AtPeerUrl {
     pub(super) peer: Endpoint,
     pub(super) ca: String,
     /// Certificate and key, as one text in PEM.
@@ -45,7 +45,7 @@ struct Listed {
     learner: bool,
 }
 
-impl OwnList {
+impl AtPeerUrl {
     /// Returns when the learner on this machine has known its own name for a while, and etcd still waits to see it.
     /// Before etcd serves clients, it publishes the name through raft, and waits for that entry. But the leader may send
     /// a new member a snapshot that has the name already. Then etcd never sees the entry, and publishes the name once
