@@ -127,14 +127,15 @@ async fn a_member_that_serves_no_clients_tells_its_version_to_members() {
         let network = Network::new(&release);
         let first = network.machine(1);
         first.init().await.unwrap();
-        network.member(2, &first).await;
+        // A machine stops when it is dropped.
+        let _second = network.member(2, &first).await;
         let third = network.member(3, &first).await;
         // etcd reads its certificate at every handshake. This one has another machine's address.
         for file in ["server.crt", "server.key"] {
             let [from, to] = [&first, &third].map(|machine| machine.root.join("etc/etcd/pki").join(file));
             std::fs::copy(from, to).unwrap();
         }
-        network.member(4, &first).await;
+        let _fourth = network.member(4, &first).await;
         let list = first.asks(&["member", "list"]);
         assert_eq!((first.members(), list.matches(", true").count()), (names(4), 0), "{list}");
     }
