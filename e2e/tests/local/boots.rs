@@ -194,9 +194,11 @@ async fn given_up(bed: &Bed) -> Result<()> {
     })
     .await?;
     until_released(&handle, dead, PATIENCE).await?;
-    // Its replacement has become a voter first.
+    // Its replacement has become a voter first. Meanwhile the slow machine may be joining, so the members may disagree
+    // for a moment.
     let there = ["given-etcd-0", "given-etcd-3"].map(str::to_owned);
-    let etcd = handle.membership(&bed.machines, &there).await?;
+    let etcd =
+        until("the members agree", PATIENCE, async || handle.membership(&bed.machines, &there).await.map(Some)).await?;
     ensure!(there.iter().all(|name| etcd.voters().contains(&name.as_str())), "{:?}", etcd.members);
 
     bed.machines.clear_faults("boots", dead)?;
@@ -260,11 +262,14 @@ pub(crate) async fn keep(handle: &ClusterHandle, machine: &str, value: Value) ->
 async fn ends_with(bed: &Bed, handle: &ClusterHandle, machines: &[&str]) -> Result<()> {
     handle.until_ready(PATIENCE).await?;
     released(handle).await?;
-    let there = handle.etcd_machines().await?;
-    ensure!(there == machines, "{there:?}");
-    let etcd = handle.membership(&bed.machines, &there).await?;
-    ensure!(etcd.voters() == there, "{:?}", etcd.members);
-    Ok(())
+    until(format!("{} has the Machines {machines:?}", handle.etcd), PATIENCE, async || {
+        let there = handle.etcd_machines().await?;
+        ensure!(there == machines, "{there:?}");
+        let etcd = handle.membership(&bed.machines, &there).await?;
+        ensure!(etcd.voters() == there, "{:?}", etcd.members);
+        Ok(Some(()))
+    })
+    .await
 }
 
 /// Injects the fault, before there is a machine, and then makes the cluster.

@@ -17,6 +17,7 @@ use crate::rolls::{FOLLOWERS, another_spec, changed, nothing_is_lost, up_to_date
 use crate::scale::data_of;
 use crate::shrinks::{alone, wanted};
 use anyhow::{Context, Result, ensure};
+use api::etcd_cluster::MemberRole;
 use e2e::bed::data::{DataLoss, on};
 use e2e::bed::illness::{keep_certificate, small_disk};
 use e2e::bed::{Bed, ClusterHandle, Manifests, Membership};
@@ -161,12 +162,16 @@ impl Story<'_> {
 
     async fn tell(&self) -> Result<()> {
         let (bed, (before, after)) = (self.bed, self.change.sizes());
-        let handle = match self.change {
+        let (handle, old) = match self.change {
             Change::BringUp => comes_up(bed, self.manifests(after)?).await?,
-            _ => alone(bed, self.manifests(before)?).await?,
+            _ => {
+                let handle = alone(bed, self.manifests(before)?).await?;
+                // All Machines are made at the same time, so their names are known.
+                let old = handle.member_names(before);
+                (handle, old)
+            }
         };
-        // All Machines are made at the same time, so their names are known.
-        let old = handle.member_names(before);
+        let there = handle.etcd_machines().await?;
         let (mark, etcd) = (bed.plane.mark(), agreed(bed, &handle, &old).await?);
         // A fault that needs preparation is prepared on every member, because the victim is not known yet.
         let machines = bed.machines_of(&handle.namespace, &old)?;
@@ -201,7 +206,7 @@ impl Story<'_> {
         let stayed = alive.clone().filter(|name| machines.contains(name)).count();
         let ever = || old.iter().chain(dead.iter().map(|dead| &dead.machine)).chain(&machines);
         let by_us = ever().filter(|name| !machines.contains(name) && leaves.as_ref() != Some(*name));
-        let new: BTreeSet<&String> = ever().filter(|name| !old.contains(name)).collect();
+        let new: BTreeSet<&String> = ever().filter(|name| !there.contains(name)).collect();
         changed_machines(bed, &handle, mark, &by_us.cloned().collect::<Vec<_>>(), new.len())?;
         let (least, most) = match self.change {
             // No healthy member leaves.
@@ -423,19 +428,21 @@ async fn up(bed: &Bed, namespace: &str, members: usize) -> Result<ClusterHandle>
     alone(bed, manifests(namespace, members)?).await
 }
 
-/// Applies these manifests, and waits until two members vote.
-async fn comes_up(bed: &Bed, manifests: Manifests) -> Result<ClusterHandle> {
+/// Applies these manifests, and waits until two members vote. Returns their Machines.
+async fn comes_up(bed: &Bed, manifests: Manifests) -> Result<(ClusterHandle, Vec<String>)> {
     let (client, manifests) = (bed.client(), manifests.without_control_plane());
     ClusterHandle::make_namespace(&client, &manifests.namespace).await?;
     let handle = ClusterHandle::new(&client, &manifests);
     manifests.apply(&client).await?;
-    until(format!("two members of {} vote", handle.namespace), PATIENCE, async || {
-        let status = handle.status().await?;
-        ensure!(status.endpoints.split(',').count() >= 2, "published is {:?}", status.endpoints);
-        Ok(Some(()))
+    let voters = until(format!("two members of {} vote", handle.namespace), PATIENCE, async || {
+        let members = handle.status().await?.members;
+        let voters = members.into_iter().filter(|member| member.role == MemberRole::Voter);
+        let voters: Vec<String> = voters.map(|member| member.machine).take(2).collect();
+        ensure!(voters.len() == 2, "only {voters:?} votes");
+        Ok(Some(voters))
     })
     .await?;
-    Ok(handle)
+    Ok((handle, voters))
 }
 
 fn manifests(namespace: &str, members: usize) -> Result<Manifests> {

@@ -24,8 +24,9 @@ pub(super) const NAMESPACE: &str = "crowd";
 const AT_ONCE: (usize, usize) = (8, 40);
 /// One of so many clusters, also the first one, has three members. The only member of a cluster is never replaced.
 const OF_THREE: usize = 10;
-/// What the manager reports of a member that could not answer in time on a slow computer.
-const TOO_LATE: &str = "no answer within";
+/// What the manager reports of a member that could not answer in time on a slow computer, and of one whose etcd could
+/// not start in time.
+const TOO_LATE: [&str; 2] = ["no answer within", "etcd does not listen"];
 /// Time between two reads of all EtcdClusters.
 pub(super) const LOOKS: Duration = Duration::from_millis(500);
 
@@ -122,15 +123,13 @@ impl Crowd {
         Ok(())
     }
 
-    /// From now on, ignores the warnings so far that a simulated member did not answer in time: before the first
-    /// fault, a computer may be too slow for hundreds of members. Other warnings about members count, and so does a
-    /// repetition of an ignored one.
-    pub(super) async fn forgive(&mut self, bed: &Bed) -> Result<()> {
-        if bed.frozen().is_some() {
-            self.forgiven = super::warnings_about_members(&self.client).await?;
-            self.forgiven.retain(|warning| warning.text.contains(TOO_LATE));
-            println!("  too late before the first fault: {:?}", self.forgiven);
-        }
+    /// From now on, ignores the warnings so far that a member was not there in time: before the first fault, a computer
+    /// may be too slow for so many members. Other warnings about members count, and so does a repetition of an ignored
+    /// one.
+    pub(super) async fn forgive(&mut self) -> Result<()> {
+        self.forgiven = super::warnings_about_members(&self.client).await?;
+        self.forgiven.retain(|warning| TOO_LATE.iter().any(|words| warning.text.contains(words)));
+        println!("  too late before the first fault: {:?}", self.forgiven);
         Ok(())
     }
 
