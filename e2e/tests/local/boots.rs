@@ -1,6 +1,7 @@
 //! Machines that boot late, or never.
 
 use crate::bring_up::{PATIENCE, released};
+use crate::during::agreed;
 use crate::load::LowLoad;
 use anyhow::{Context, Result, ensure};
 use api::etcd_cluster::RemovalState;
@@ -197,8 +198,7 @@ async fn given_up(bed: &Bed) -> Result<()> {
     // Its replacement has become a voter first. Meanwhile the slow machine may be joining, so the members may disagree
     // for a moment.
     let there = ["given-etcd-0", "given-etcd-3"].map(str::to_owned);
-    let etcd =
-        until("the members agree", PATIENCE, async || handle.membership(&bed.machines, &there).await.map(Some)).await?;
+    let etcd = agreed(bed, &handle, &there).await?;
     ensure!(there.iter().all(|name| etcd.voters().contains(&name.as_str())), "{:?}", etcd.members);
 
     bed.machines.clear_faults("boots", dead)?;
@@ -214,6 +214,11 @@ async fn given_up(bed: &Bed) -> Result<()> {
     })
     .await?;
     keep(&handle, dead, Value::Null).await?;
+    until(format!("Machine {dead} is gone"), PATIENCE, async || {
+        let there = handle.etcd_machines().await?;
+        Ok((!there.iter().any(|name| name == dead)).then_some(()))
+    })
+    .await?;
     ends_with(bed, &handle, &["given-etcd-0", slow, "given-etcd-3"]).await
 }
 
@@ -262,14 +267,11 @@ pub(crate) async fn keep(handle: &ClusterHandle, machine: &str, value: Value) ->
 async fn ends_with(bed: &Bed, handle: &ClusterHandle, machines: &[&str]) -> Result<()> {
     handle.until_ready(PATIENCE).await?;
     released(handle).await?;
-    until(format!("{} has the Machines {machines:?}", handle.etcd), PATIENCE, async || {
-        let there = handle.etcd_machines().await?;
-        ensure!(there == machines, "{there:?}");
-        let etcd = handle.membership(&bed.machines, &there).await?;
-        ensure!(etcd.voters() == there, "{:?}", etcd.members);
-        Ok(Some(()))
-    })
-    .await
+    let there = handle.etcd_machines().await?;
+    ensure!(there == machines, "{there:?}");
+    let etcd = handle.membership(&bed.machines, &there).await?;
+    ensure!(etcd.voters() == there, "{:?}", etcd.members);
+    Ok(())
 }
 
 /// Injects the fault, before there is a machine, and then makes the cluster.

@@ -171,6 +171,7 @@ impl Story<'_> {
                 (handle, old)
             }
         };
+        // In a bring-up, the Machine of the third member is there already.
         let there = handle.etcd_machines().await?;
         let (mark, etcd) = (bed.plane.mark(), agreed(bed, &handle, &old).await?);
         // A fault that needs preparation is prepared on every member, because the victim is not known yet.
@@ -368,8 +369,8 @@ pub(crate) async fn nothing_is_begun(handle: &ClusterHandle) -> Result<()> {
     Ok(())
 }
 
-/// The member list before a change, once the members agree on it.
-async fn agreed(bed: &Bed, handle: &ClusterHandle, old: &[String]) -> Result<Membership> {
+/// The member list, once these members agree on it.
+pub(crate) async fn agreed(bed: &Bed, handle: &ClusterHandle, old: &[String]) -> Result<Membership> {
     until("the members agree", PATIENCE, async || Ok(Some(handle.membership(&bed.machines, old).await?))).await
 }
 

@@ -80,7 +80,7 @@ async fn with_few_file_descriptors(bed: &mut Bed, crowd: &mut Crowd) -> Result<(
     })
     .await?;
     crowd.until_all_is_well().await.context("after the manager has begun again")?;
-    crowd.forgive().await?;
+    crowd.forgive(bed).await?;
     crowd.is_at_stake(bed).await?;
     for _ in 0..STARTS {
         let limit = needed.saturating_sub(members * 3 / 4);
@@ -135,7 +135,7 @@ pub(crate) async fn leave_nothing_open(bed: &mut Bed) -> Result<()> {
 /// Replaces the CAs of all clusters, puts them back, and deletes the clusters. Returns how many file descriptors the
 /// manager has open afterwards.
 async fn comes_and_goes(bed: &mut Bed, crowd: &mut Crowd) -> Result<usize> {
-    crowd.forgive().await?;
+    crowd.forgive(bed).await?;
     crowd.is_at_stake(bed).await?;
     let own = own_authorities(crowd).await?;
     with_the_authority_of_another(crowd, &own, async || refused(crowd).await).await?;

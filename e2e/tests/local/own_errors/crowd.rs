@@ -24,9 +24,10 @@ pub(super) const NAMESPACE: &str = "crowd";
 const AT_ONCE: (usize, usize) = (8, 40);
 /// One of so many clusters, also the first one, has three members. The only member of a cluster is never replaced.
 const OF_THREE: usize = 10;
-/// What the manager reports of a member that could not answer in time on a slow computer, and of one whose etcd could
-/// not start in time.
-const TOO_LATE: [&str; 2] = ["no answer within", "etcd does not listen"];
+/// What the manager reports of a simulated member that could not answer in time on a slow computer, and of a real
+/// learner whose etcd could not start in time.
+const TOO_LATE: &str = "no answer within";
+const NOT_STARTED: &str = "etcd does not listen";
 /// Time between two reads of all EtcdClusters.
 pub(super) const LOOKS: Duration = Duration::from_millis(500);
 
@@ -126,9 +127,10 @@ impl Crowd {
     /// From now on, ignores the warnings so far that a member was not there in time: before the first fault, a computer
     /// may be too slow for so many members. Other warnings about members count, and so does a repetition of an ignored
     /// one.
-    pub(super) async fn forgive(&mut self) -> Result<()> {
+    pub(super) async fn forgive(&mut self, bed: &Bed) -> Result<()> {
+        let words = if bed.frozen().is_some() { TOO_LATE } else { NOT_STARTED };
         self.forgiven = super::warnings_about_members(&self.client).await?;
-        self.forgiven.retain(|warning| TOO_LATE.iter().any(|words| warning.text.contains(words)));
+        self.forgiven.retain(|warning| warning.text.contains(words));
         println!("  too late before the first fault: {:?}", self.forgiven);
         Ok(())
     }
