@@ -1,8 +1,8 @@
 //! `machine-init`: the first process of a machine.
 //!
-//! It makes the machine's root, waits until the network is connected, boots (cloud-init and the enabled units), and
-//! then does the work of a first process: it reaps processes, restarts failed services, and ends all processes on
-//! SIGTERM.
+//! It makes the machine's root, waits until the network is connected, enters the root, waits until it is recorded,
+//! boots (cloud-init and the enabled units), and then does the work of a first process: it reaps processes, restarts
+//! failed services, and ends all processes on SIGTERM.
 
 mod boot;
 mod children;
@@ -13,7 +13,7 @@ mod units;
 
 use crate::{
     machine::{Layout, apply_partition, configure_inside},
-    start::read_spec,
+    start::{CONNECTED, ENTERED, RECORDED, read_spec},
 };
 use anyhow::{Context, Result, bail};
 use children::Children;
@@ -78,15 +78,13 @@ pub fn run(arguments: &Init) -> Result<()> {
     let _ = setsid();
 
     mounts::assemble(&layout, &spec)?;
-    let mut line = String::new();
-    std::io::stdin().lock().read_line(&mut line).context("waiting for the network")?;
-    if line != "connected\n" {
-        bail!("the network was not connected");
-    }
+    wait_for(CONNECTED)?;
     apply_partition(&layout, &spec)?;
     mounts::enter(&layout)?;
     sethostname(spec.host_name.as_bytes()).context("the host name")?;
     configure_inside(&spec)?;
+    rustix::io::write(rustix::stdio::stdin(), ENTERED.as_bytes()).context("answering `machine-start`")?;
+    wait_for(RECORDED)?;
     // The clock and the kernel are this computer's, not the machine's.
     for capability in [CapabilitySet::SYS_TIME, CapabilitySet::SYS_MODULE] {
         rustix::thread::remove_capability_from_bounding_set(capability).context("giving up a capability")?;
@@ -94,6 +92,16 @@ pub fn run(arguments: &Init) -> Result<()> {
 
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(live(started, &faults, &directory))
+}
+
+/// Waits until `machine-start` says this.
+fn wait_for(expected: &str) -> Result<()> {
+    let mut line = String::new();
+    std::io::stdin().lock().read_line(&mut line).context("waiting for `machine-start`")?;
+    if line != expected {
+        bail!("`machine-start` ended before it said {:?}", expected.trim());
+    }
+    Ok(())
 }
 
 async fn live(started: Instant, faults: &Faults, directory: &File) -> Result<()> {

@@ -13,11 +13,11 @@ mod processes;
 mod spec;
 
 pub(crate) use disk::{in_user_namespace, overlaid};
-pub(crate) use files::{if_there, names, on, write_atomic};
+pub(crate) use files::{if_there, names, on, write_atomic, write_in};
 pub use network::Way;
 pub(crate) use network::{apply_partition, configure_inside, connect};
 pub(crate) use processes::Process;
-pub(crate) use spec::{BOOTSTRAP, Layout};
+pub(crate) use spec::{BOOTSTRAP, Layout, PROCESS};
 pub use spec::{Bootstrap, MachineSpec};
 
 use crate::reservations::Reservations;

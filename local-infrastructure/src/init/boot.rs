@@ -1,12 +1,12 @@
 //! The boot: cloud-init, and the result of the bootstrap data.
 
 use super::children::Children;
-use crate::machine::{BOOTSTRAP, Bootstrap};
-use rustix::fs::{Access, AtFlags, Mode, OFlags, accessat, openat, renameat};
+use crate::machine::{BOOTSTRAP, Bootstrap, write_in};
+use rustix::fs::{Access, AtFlags, accessat};
 use serde::Deserialize;
 use std::{
     fs::{self, File},
-    io::{self, Write},
+    io,
     path::Path,
     process::Command,
     time::Instant,
@@ -40,7 +40,8 @@ pub(super) async fn run(children: &Children, started: Instant, directory: &File)
     let milliseconds = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
     let result = Bootstrap { succeeded: errors.is_empty(), errors, milliseconds };
     println!("Bootstrap data {} after {milliseconds} ms.", if result.succeeded { "succeeded" } else { "failed" });
-    if let Err(error) = record(directory, &result) {
+    let recorded = serde_json::to_vec(&result).map_err(io::Error::from);
+    if let Err(error) = recorded.and_then(|json| write_in(directory, BOOTSTRAP, &json)) {
         println!("The result cannot be recorded: {error}");
     }
 }
@@ -56,16 +57,6 @@ fn errors(result: io::Result<Vec<u8>>, sentinel: bool) -> Vec<String> {
         errors.push(format!("the bootstrap data ended without creating {SENTINEL}"));
     }
     errors
-}
-
-/// Writes the whole result or nothing: whoever watches the directory sees a complete file.
-fn record(directory: &File, result: &Bootstrap) -> io::Result<()> {
-    let temporary = ".bootstrap.json";
-    let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::TRUNC | OFlags::CLOEXEC;
-    let mut file = File::from(openat(directory, temporary, flags, Mode::RUSR | Mode::WUSR)?);
-    file.write_all(&serde_json::to_vec(result)?)?;
-    renameat(directory, temporary, directory, BOOTSTRAP)?;
-    Ok(())
 }
 
 #[cfg(test)]

@@ -1,10 +1,11 @@
 //! Files of the state directory.
 
 use super::{Error, Result};
+use rustix::fs::{Mode, OFlags, openat, renameat};
 use serde::de::DeserializeOwned;
 use std::{
-    fs,
-    io::{self, ErrorKind},
+    fs::{self, File},
+    io::{self, ErrorKind, Write},
     path::{Path, PathBuf},
 };
 
@@ -34,9 +35,17 @@ pub(crate) fn write_atomic(path: &Path, content: &[u8]) -> Result<()> {
     let directory = path.parent().unwrap_or(Path::new("."));
     fs::create_dir_all(directory).map_err(on(directory))?;
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let temporary = directory.join(format!(".{name}.{}", std::process::id()));
-    fs::write(&temporary, content).map_err(on(&temporary))?;
-    fs::rename(&temporary, path).map_err(on(path))
+    File::open(directory).and_then(|directory| write_in(&directory, &name, content)).map_err(on(path))
+}
+
+/// The same as [`write_atomic`], in a directory that has been opened and may have no path here any more.
+pub(crate) fn write_in(directory: &File, name: &str, content: &[u8]) -> io::Result<()> {
+    let temporary = format!(".{name}.{}", std::process::id());
+    let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::TRUNC | OFlags::CLOEXEC;
+    let mut file = File::from(openat(directory, &temporary, flags, Mode::from_raw_mode(0o644))?);
+    file.write_all(content)?;
+    renameat(directory, &temporary, directory, name)?;
+    Ok(())
 }
 
 /// The names in a directory, sorted; none if it does not exist.

@@ -79,6 +79,8 @@ pub(crate) struct Layout {
 
 /// Name of the file with the result of the bootstrap.
 pub(crate) const BOOTSTRAP: &str = "bootstrap.json";
+/// Name of the file that identifies the first process while it exists.
+pub(crate) const PROCESS: &str = "process.json";
 /// Name of the file that says whether the machine should be running.
 pub(crate) const POWER: &str = "power";
 
@@ -121,9 +123,9 @@ impl Layout {
         self.directory.join("lock")
     }
 
-    /// The file that identifies the first process while it exists.
+    /// The path of [`PROCESS`].
     pub(crate) fn process(&self) -> PathBuf {
-        self.directory.join("process.json")
+        self.directory.join(PROCESS)
     }
 
     /// Where the disk's directories are as the machine sees them at `/`.

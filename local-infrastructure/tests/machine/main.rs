@@ -27,6 +27,7 @@ fn main() -> std::process::ExitCode {
         Trial::test("loses_a_robbed_disk", loses_a_robbed_disk),
         Trial::test("loses_its_data_and_gets_an_older_copy_back", loses_its_data_and_gets_an_older_copy_back),
         Trial::test("runs_its_bootstrap_commands_again", runs_its_bootstrap_commands_again),
+        Trial::test("runs_commands_inside_from_the_first_moment", runs_commands_inside_from_the_first_moment),
         Trial::test("does_not_boot_when_a_fault_says_so", does_not_boot_when_a_fault_says_so),
         Trial::test("starts_once_what_stopped_it_is_gone", starts_once_what_stopped_it_is_gone),
         Trial::test("leaves_nothing_behind", leaves_nothing_behind),
@@ -277,6 +278,21 @@ fn runs_its_bootstrap_commands_again() -> Result<(), Failed> {
     assert_eq!(fixture::read(&machine, "/root/runs")?, "once\nonce\n");
     assert!(fixture::succeeds(&machine, "echo 'sleep 60' > /var/lib/cloud/instance/scripts/runcmd")?);
     assert!(!machine.rerun_bootstrap(Duration::from_secs(1))?.status.success(), "it is given a second");
+    machine.destroy()?;
+    Ok(())
+}
+
+/// A command that comes too early must not reach this computer's files: `delete-data` would delete them.
+fn runs_commands_inside_from_the_first_moment() -> Result<(), Failed> {
+    let network = Network::get();
+    network.machines.fault_no_boot("default", "early")?;
+    let machine = network.machine("early", &Data::new())?;
+    assert!(fixture::succeeds(&machine, "touch /root/inside")?);
+    for _ in 0..20 {
+        machine.kill()?;
+        machine.power_on()?;
+        assert_eq!(fixture::output(&machine, "ls /root; hostname")?, "inside\nearly-host");
+    }
     machine.destroy()?;
     Ok(())
 }
