@@ -24,7 +24,7 @@ use std::sync::Arc;
 use tls::TlsListener;
 use tokio::net::TcpListener;
 
-pub use tls::{TlsSettings, TlsVersion, unknown_suites};
+pub use tls::{TlsSettings, TlsVersion, unknown_groups, unknown_suites};
 
 const METRICS: Asked = Asked { verb: "get", path: "/metrics" };
 const LOG_LEVEL: Asked = Asked { verb: "put", path: "/debug/flags/v" };

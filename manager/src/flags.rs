@@ -8,7 +8,7 @@ mod tests;
 mod values;
 
 pub use ignored::Ignored;
-pub use values::{Address, CipherSuites};
+pub use values::{Address, CipherSuites, Groups};
 
 use crate::admin::Paths;
 use crate::diagnostics::{TlsSettings, TlsVersion};
@@ -118,6 +118,11 @@ pub struct Flags {
     /// Cipher suites of TLS 1.2 at --diagnostics-address, separated by commas. Default: all that this program has.
     #[arg(long, value_name = "NAMES", default_value = "", hide_default_value = true, value_parser = values::cipher_suites)]
     pub tls_cipher_suites: CipherSuites,
+
+    /// Groups for the key exchange of TLS at --diagnostics-address, by their numbers, separated by commas: 23 (P-256), 24
+    /// (P-384), 29 (X25519). Default: all that this program has.
+    #[arg(long, value_name = "NUMBERS", default_value = "", hide_default_value = true, value_parser = values::groups)]
+    pub tls_curve_preferences: Groups,
 
     /// A further address for /metrics over plain HTTP, as cluster-api-operator and older managers call it.
     #[arg(long, value_name = "ADDRESS", value_parser = values::address)]
@@ -241,7 +246,11 @@ impl Flags {
     /// The TLS that callers have to use at that address.
     #[must_use]
     pub fn tls(&self) -> TlsSettings {
-        TlsSettings { least: self.tls_min_version, suites: self.tls_cipher_suites.0.clone() }
+        TlsSettings {
+            least: self.tls_min_version,
+            suites: self.tls_cipher_suites.0.clone(),
+            groups: self.tls_curve_preferences.0.clone(),
+        }
     }
 
     /// The flags that were given and do nothing, each with the reason.

@@ -1,7 +1,7 @@
 //! Starts everything that the flags ask for, and stops it gracefully.
 
 use crate::admin::Admin;
-use crate::diagnostics::{Diagnostics, unknown_suites};
+use crate::diagnostics::{Diagnostics, unknown_groups, unknown_suites};
 use crate::flags::{ControllerName, Flags};
 use crate::lease::{Candidate, Times};
 use crate::limits::raise_open_files;
@@ -33,6 +33,9 @@ pub fn run(flags: &Flags) -> anyhow::Result<()> {
     }
     for suite in unknown_suites(&flags.tls().suites) {
         tracing::warn!(suite, "this program does not have this cipher suite of --tls-cipher-suites: it is left out");
+    }
+    for group in unknown_groups(&flags.tls().groups) {
+        tracing::warn!(group, "this program does not have this group of --tls-curve-preferences: it is left out");
     }
     raise_open_files();
     // Two threads: controllers wait more than they work, and every thread costs memory.

@@ -81,7 +81,7 @@ struct World {
 impl World {
     async fn new(least: TlsVersion) -> Self {
         let api_server = Arc::<ApiServer>::default();
-        let settings = TlsSettings { least, suites: Vec::new() };
+        let settings = TlsSettings { least, suites: Vec::new(), groups: Vec::new() };
         let set: Arc<Mutex<Vec<String>>> = Arc::default();
         let seen = set.clone();
         let level = LogLevel::seen_by(move |filter| seen.lock().unwrap().push(filter));

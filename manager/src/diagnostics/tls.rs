@@ -40,6 +40,8 @@ pub struct TlsSettings {
     /// Names of the cipher suites of TLS 1.2. Empty: all available ones. As in Go, the suites of TLS 1.3 cannot be
     /// chosen.
     pub suites: Vec<String>,
+    /// Numbers of the groups for the key exchange, as in Go and in TLS itself. Empty: all available ones.
+    pub groups: Vec<u16>,
 }
 
 /// The names of cipher suites that this program does not have.
@@ -48,6 +50,14 @@ pub fn unknown_suites(names: &[String]) -> Vec<&str> {
     let known = ring::default_provider().cipher_suites;
     let is_known = |name: &&str| known.iter().any(|suite| is_called(suite, name));
     names.iter().map(String::as_str).filter(|name| !is_known(name)).collect()
+}
+
+/// The numbers of groups for the key exchange that this program does not have.
+#[must_use]
+pub fn unknown_groups(numbers: &[u16]) -> Vec<u16> {
+    let known = ring::default_provider().kx_groups;
+    let is_known = |number: &u16| known.iter().any(|group| u16::from(group.name()) == *number);
+    numbers.iter().copied().filter(|number| !is_known(number)).collect()
 }
 
 /// Whether a suite has this name. Go has a second name for some suites, without the hash. rustls calls those of TLS 1.3
@@ -65,6 +75,8 @@ pub(super) fn server_config(
     let mut provider: CryptoProvider = ring::default_provider();
     let chosen = |suite: &SupportedCipherSuite| settings.suites.iter().any(|name| is_called(suite, name));
     provider.cipher_suites.retain(|suite| settings.suites.is_empty() || suite.tls13().is_some() || chosen(suite));
+    let is_chosen = |group: u16| settings.groups.is_empty() || settings.groups.contains(&group);
+    provider.kx_groups.retain(|group| is_chosen(group.name().into()));
     let versions = match settings.least {
         TlsVersion::V1_2 => &[&TLS13, &TLS12][..],
         TlsVersion::V1_3 => &[&TLS13],
@@ -128,11 +140,15 @@ mod tests {
         "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256",
     ];
 
-    fn suites(least: TlsVersion, names: &[&str]) -> Vec<String> {
-        let settings = TlsSettings { least, suites: names.iter().map(|name| (*name).to_owned()).collect() };
+    fn provider(settings: &TlsSettings) -> Arc<CryptoProvider> {
         let certificate = super::super::certificate::Certificate::self_signed().unwrap();
-        let config = server_config(&settings, Arc::new(certificate)).unwrap();
-        let suites = config.crypto_provider().cipher_suites.iter().filter(|suite| suite.tls13().is_none());
+        server_config(settings, Arc::new(certificate)).unwrap().crypto_provider().clone()
+    }
+
+    fn suites(least: TlsVersion, names: &[&str]) -> Vec<String> {
+        let suites = names.iter().map(|name| (*name).to_owned()).collect();
+        let config = provider(&TlsSettings { least, suites, groups: Vec::new() });
+        let suites = config.cipher_suites.iter().filter(|suite| suite.tls13().is_none());
         suites.filter_map(|suite| suite.suite().as_str()).map(str::to_owned).collect()
     }
 
@@ -144,5 +160,18 @@ mod tests {
         assert_eq!(suites(TlsVersion::V1_2, &[chosen, old]), [chosen]);
         assert_eq!(unknown_suites(&[chosen.to_owned(), old.to_owned()]), [old]);
         assert!(suites(TlsVersion::V1_2, &[old]).is_empty(), "TLS 1.3 is left");
+    }
+
+    #[test]
+    fn groups_are_chosen_by_number() {
+        let groups = |groups: &[u16]| {
+            let settings = TlsSettings { least: TlsVersion::V1_2, suites: Vec::new(), groups: groups.to_vec() };
+            let mut left: Vec<u16> = provider(&settings).kx_groups.iter().map(|group| group.name().into()).collect();
+            left.sort_unstable();
+            left
+        };
+        assert_eq!(groups(&[]), [23, 24, 29], "all of them");
+        assert_eq!(groups(&[29, 23]), [23, 29]);
+        assert_eq!(unknown_groups(&[29, 25, 4588]), [25, 4588]);
     }
 }

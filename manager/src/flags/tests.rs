@@ -52,6 +52,7 @@ const CLUSTER_API: &[&str] = &[
     "--skip-crd-migration-phases=StorageVersionMigration",
     "--sync-period=10m0s",
     "--tls-cipher-suites=TLS_AES_128_GCM_SHA256,TLS_AES_256_GCM_SHA384",
+    "--tls-curve-preferences=29,23,4588",
     "--tls-min-version=VersionTLS12",
     "--v=2",
     "--vmodule=",
@@ -89,6 +90,8 @@ fn every_flag_of_cluster_apis_managers_is_accepted_and_those_without_effect_are_
 #[case("--feature-gates=MachinePool", "--feature-gates", "Name=true")]
 #[case("--tls-min-version=1.2", "--tls-min-version", "VersionTLS12")]
 #[case("--tls-cipher-suites=AES", "--tls-cipher-suites", "TLS_")]
+#[case("--tls-curve-preferences=X25519", "--tls-curve-preferences", "29 (X25519)")]
+#[case("--tls-curve-preferences=25,4588", "--tls-curve-preferences", "23 (P-256)")]
 #[case("--webhook-port=70000", "--webhook-port", "port")]
 #[case("--kube-api-qps=many", "--kube-api-qps", "number")]
 #[case("--etcdcluster-concurrency=0", "--etcdcluster-concurrency", "1..")]
@@ -136,7 +139,7 @@ fn unknown_flags_that_do_no_harm_are_accepted_by_their_families_and_told() {
 
 #[rstest]
 #[case::unknown("--machineset-preflight-checks=All")]
-#[case::of_security("--tls-curve-preferences=X25519")]
+#[case::of_security("--tls-session-tickets=false")]
 #[case::no_family("--concurrency=3")]
 #[case::nobodys("--additional-sync-machine-labels=a")]
 #[case::a_letter_too_many("--etcdclusters-concurrency=3")]
@@ -219,11 +222,13 @@ fn metrics_are_secure_unless_somebody_says_otherwise() {
     assert_eq!(parse(&[address, "--insecure-diagnostics"]).secure(), None);
     assert_eq!(parse(&["--diagnostics-address=0"]).secure(), None);
     let tls = |arguments: &[&str]| parse(arguments).tls();
-    assert_eq!(tls(&[]), TlsSettings { least: TlsVersion::V1_2, suites: Vec::new() });
+    let default = TlsSettings { least: TlsVersion::V1_2, suites: Vec::new(), groups: Vec::new() };
+    assert_eq!(tls(&[]), default);
     assert_eq!(tls(&["--tls-min-version=VersionTLS10"]).least, TlsVersion::V1_2, "there is no less");
     assert_eq!(tls(&["--tls-min-version=VersionTLS13"]).least, TlsVersion::V1_3);
     let suites = ["TLS_AES_128_GCM_SHA256", "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"];
     assert_eq!(tls(&[&format!("--tls-cipher-suites={}", suites.join(","))]).suites, suites);
+    assert_eq!(tls(&["--tls-curve-preferences=29, 4588"]).groups, [29, 4588]);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Values of flags in the forms that Go's flags and Cluster API's managers accept.
 
-use crate::diagnostics::TlsVersion;
+use crate::diagnostics::{TlsVersion, unknown_groups};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
@@ -93,4 +93,17 @@ pub(super) fn cipher_suites(text: &str) -> Result<CipherSuites, String> {
     let valid = names.iter().all(|name| name.starts_with("TLS_"));
     let expected = "expected names such as TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256, separated by commas";
     if valid { Ok(CipherSuites(names)) } else { Err(expected.to_owned()) }
+}
+
+/// Numbers of groups for the key exchange of TLS. Empty: all available ones.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Groups(pub Vec<u16>);
+
+/// Reads numbers of groups for the key exchange, which Go calls curves. One at least has to be available.
+pub(super) fn groups(text: &str) -> Result<Groups, String> {
+    let numbers = text.split(',').map(str::trim).filter(|number| !number.is_empty()).map(str::parse);
+    let expected = "expected numbers separated by commas, and among them 23 (P-256), 24 (P-384) or 29 (X25519)";
+    let numbers = numbers.collect::<Result<Vec<u16>, _>>().map_err(|_| expected.to_owned())?;
+    let some_is_known = numbers.is_empty() || unknown_groups(&numbers).len() < numbers.len();
+    if some_is_known { Ok(Groups(numbers)) } else { Err(expected.to_owned()) }
 }
