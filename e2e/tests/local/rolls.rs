@@ -102,10 +102,10 @@ pub(crate) async fn versions_under_load(bed: &mut Bed) -> Result<()> {
     let writers =
         History::begin(bed.world(), &handle.namespace, &handle.staged_etcd_access().await?, FOLLOWERS).await?;
 
-    is_refused(&handle, &third, "go to 3.6 first").await?;
+    is_refused(&handle, &third, "at a time; go to 3.6.11 or later first").await?;
     let machines = goes_there_and_back(bed, &handle, (&second, &first), &writers).await?;
     let machines = goes_to(bed, &handle, &earlier, &machines, &writers).await?;
-    is_refused(&handle, &third, "go to 3.6.11 first").await?;
+    is_refused(&handle, &third, ": go to 3.6.11 or later first").await?;
     goes_to(bed, &handle, &second, &machines, &writers).await?;
     is_refused(&handle, &first, "stay with 3.6").await?;
     let machines = goes_there_and_back(bed, &handle, (&third, &second), &writers).await?;

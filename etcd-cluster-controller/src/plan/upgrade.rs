@@ -78,7 +78,6 @@ pub(super) fn joins_as_voter(view: &View<'_>) -> bool {
 /// Why a version is not legal. `lowest`: the lowest version of all members. `stays`: the lowest version of the members
 /// that stay, because an earlier version goes with the others.
 fn explain(wanted: &EtcdVersion, lowest: &EtcdVersion, stays: &EtcdVersion, has_limit: bool) -> Option<String> {
-    let line = |version: &EtcdVersion| (version.major(), version.minor());
     if line(wanted) < line(stays) {
         let (major, minor) = line(stays);
         return Some(format!("etcd does not go back to an earlier minor version; stay with {major}.{minor}"));
@@ -91,10 +90,30 @@ fn explain(wanted: &EtcdVersion, lowest: &EtcdVersion, stays: &EtcdVersion, has_
     }
     let (major, minor) = line(lowest);
     if line(wanted) > (major, minor + 1) {
-        return Some(format!("etcd goes up one minor version at a time; go to {major}.{} first", minor + 1));
+        return Some(format!("etcd goes up one minor version at a time; {}", path(wanted, lowest)));
     }
     let floor = FLOORS.iter().find(|floor| line(floor) == line(lowest) && line(wanted) > line(lowest));
-    floor.filter(|floor| lowest < floor).map(|floor| format!("go to {floor} first"))
+    floor.filter(|floor| lowest < floor).map(|_| path(wanted, lowest))
+}
+
+/// The stops on the legal path from a version to a later minor version, in words.
+fn path(wanted: &EtcdVersion, from: &EtcdVersion) -> String {
+    let (major, minor) = line(from);
+    // Nobody knows the path to another major version, so it leads to the next minor one.
+    let last = if wanted.major() == major { wanted.minor() } else { minor + 2 };
+    let stops = (minor..last).filter_map(|at| match FLOORS.iter().find(|floor| line(floor) == (major, at)) {
+        Some(floor) => (from < floor).then(|| format!("{floor} or later")),
+        None => (at > minor).then(|| format!("{major}.{at}")),
+    });
+    let stops: Vec<String> = stops.collect();
+    let (first, others) = stops.split_first().map_or(("", &[][..]), |(first, others)| (first.as_str(), others));
+    let then: String = others.iter().map(|stop| format!(", then to {stop}")).collect();
+    format!("go to {first} first{then}")
+}
+
+/// The major and the minor version.
+fn line(version: &EtcdVersion) -> (u64, u64) {
+    (version.major(), version.minor())
 }
 
 /// The versions of members, as far as they are known.
@@ -121,14 +140,17 @@ mod tests {
             ("3.6.17", "3.6.16", ""),
             ("3.6.10", "3.6.16", ""),
             ("3.6.16", "3.5.32", ""),
-            ("3.6.16", "3.5.31", "go to 3.5.32 first"),
+            ("3.6.16", "3.5.31", "go to 3.5.32 or later first"),
+            ("3.6.16", "3.4.40", "one minor version at a time; go to 3.5.32 or later first"),
             ("3.5.31", "3.5.9", ""),
             ("3.7.0", "3.6.11", ""),
-            ("3.7.0", "3.6.10", "go to 3.6.11 first"),
-            ("3.7.0", "3.5.32", "one minor version at a time; go to 3.6 first"),
+            ("3.7.0", "3.6.10", "go to 3.6.11 or later first"),
+            ("3.7.0", "3.5.32", "one minor version at a time; go to 3.6.11 or later first"),
+            ("3.7.0", "3.5.31", "one minor version at a time; go to 3.5.32 or later first, then to 3.6.11 or later"),
+            ("3.8.0", "3.5.32", "one minor version at a time; go to 3.6.11 or later first, then to 3.7"),
             ("3.5.32", "3.4.40", ""),
             ("3.5.32", "3.6.16", "stay with 3.6"),
-            ("4.0.0", "3.6.16", "one minor version at a time"),
+            ("4.0.0", "3.6.16", "one minor version at a time; go to 3.7 first"),
         ] {
             let why = explain(&version(wanted), &version(lowest), &version(lowest), false).unwrap_or_default();
             assert!(why.contains(says) && why.is_empty() == says.is_empty(), "{lowest} to {wanted}: {why}");
@@ -138,7 +160,7 @@ mod tests {
     #[test]
     fn those_that_leave_hold_the_next_minor_version_up_and_do_not_keep_the_way_back_open() {
         let why = |wanted: &str| explain(&version(wanted), &version("3.5.32"), &version("3.6.16"), false);
-        assert!(why("3.7.3").unwrap().contains("go to 3.6 first"));
+        assert!(why("3.7.3").unwrap().contains("go to 3.6.11 or later first"));
         assert!(why("3.5.33").unwrap().contains("stay with 3.6"));
         assert_eq!(why("3.6.17"), None);
     }
