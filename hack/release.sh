@@ -90,12 +90,12 @@ programs() {
     done
 }
 
-# Packs the kubectl plugin in the form that krew requires.
+# Packs the kubectl plugin, with the program that kubectl runs for its completions, in the form that krew requires.
 plugin() {
-    cp LICENSE "$work/$1/LICENSE"
-    chmod 0644 "$work/$1/LICENSE"
+    install -m 0644 LICENSE "$work/$1/LICENSE"
+    install -m 0755 config/krew/kubectl_complete-etcdcluster "$work/$1/kubectl_complete-etcdcluster"
     tar --create --directory "$work/$1" --format=ustar --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner \
-        kubectl-etcdcluster LICENSE | gzip --no-name --best >"$to/kubectl-etcdcluster-linux-$1.tar.gz"
+        kubectl-etcdcluster kubectl_complete-etcdcluster LICENSE | gzip --no-name --best >"$to/kubectl-etcdcluster-linux-$1.tar.gz"
 }
 
 # Signs standard input.

@@ -35,6 +35,7 @@ pub(crate) async fn images_run(bed: &mut DockerBed) -> Result<()> {
     let release = OwnRelease::find()?;
     let mut checksums = Command::new("sha256sum");
     output(checksums.args(["--check", "--strict", "SHA256SUMS"]).current_dir(release.directory()))?;
+    plugin_completes(&release)?;
     let image = load(bed, &release.image("manager")?).await?;
     let deployment: Value = serde_yaml::from_str(DEPLOYMENT)?;
     is_what_the_deployment_asks_for(bed, &image, &deployment).await?;
@@ -60,6 +61,17 @@ pub(crate) async fn images_run(bed: &mut DockerBed) -> Result<()> {
     bed.docker(&["image", "rm", &image]).await?;
 
     etcdadm_runs(bed, &release).await
+}
+
+/// The plugin's archive has all that kubectl needs to complete its commands.
+fn plugin_completes(release: &OwnRelease) -> Result<()> {
+    let archive = release.directory().join(format!("kubectl-etcdcluster-linux-{}.tar.gz", architecture()?));
+    let folder = tempfile::tempdir()?;
+    output(Command::new("tar").arg("-xzf").arg(archive).arg("-C").arg(folder.path()))?;
+    let path = format!("{}:{}", folder.path().display(), std::env::var("PATH")?);
+    let said = output(Command::new("kubectl_complete-etcdcluster").arg("sta").env("PATH", path))?;
+    ensure!(said.lines().any(|line| line.starts_with("status")), "kubectl is told {said}");
+    Ok(())
 }
 
 /// Loads an image as a person does, and returns its name.
