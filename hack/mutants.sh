@@ -2,9 +2,10 @@
 # Breaks the plan of etcd's controller on purpose, one rule at a time. The model check has to find it, or else the unit
 # tests. Rules that the Cluster hook keeps are broken in the hook, and its unit tests have to find it.
 #
-#   hack/mutants.sh [NAME...]
+#   hack/mutants.sh [--check] [NAME...]
 #
-#   NAME  a file of etcd-cluster-controller/mutants without .patch; default: all of them
+#   --check  only check that each file still fits the sources
+#   NAME     a file of etcd-cluster-controller/mutants without .patch; default: all of them
 #
 # The first line of each file says which rule it breaks. The script fails if one is not noticed, or no longer fits the
 # sources. It works on a copy, so the sources do not change. Each mutant takes half a minute, or a minute and a half if
@@ -14,12 +15,22 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 export PATH="$HOME/.cargo/bin:$PATH"
 
 usage() { sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p;}' hack/mutants.sh; }
+only_check=
 case "${1:-}" in
+--check) only_check=1 && shift ;;
 -*) usage && exit ;;
 esac
 folder=$PWD/etcd-cluster-controller/mutants
 if [ $# = 0 ]; then
     for file in "$folder"/*.patch; do set -- "$@" "$(basename "$file" .patch)"; done
+fi
+
+change() {
+    git apply "${@:2}" "$folder/$1.patch" || { echo "$1 does not fit the sources any more" >&2 && exit 1; }
+}
+if [ -n "$only_check" ]; then
+    for name in "$@"; do change "$name" --check; done
+    exit
 fi
 
 # Turns off what makes a release build slow.
@@ -43,8 +54,7 @@ unit_test() { sed -n "s/^thread '\([^']*\)'.* panicked at .*/unit test \1/p" "$w
 passes --test model || { cat "$work/said" && echo "the plan as it is fails already" >&2 && exit 1; }
 wrong=0
 for name in "$@"; do
-    git apply "$folder/$name.patch" ||
-        { echo "$name does not fit the sources any more" >&2 && exit 1; }
+    change "$name"
     crate=$(sed -n '/^--- a\//{s|^--- a/\([^/]*\)/.*|\1|p;q}' "$folder/$name.patch")
     if [ "$crate" = etcd-cluster-controller ] && ! passes --test model && has_failed; then
         said=$(reason)
@@ -55,6 +65,6 @@ for name in "$@"; do
         wrong=1
     fi
     printf '%-40s %s\n' "$name" "$said"
-    git apply --reverse "$folder/$name.patch"
+    change "$name" --reverse
 done
 exit $wrong

@@ -217,6 +217,7 @@ for tier in "${tiers[@]}"; do
             check "formatting" cargo fmt --all --check
             check "generated files" generated_files_are_up_to_date
             check "sabotages fit the sources" hack/sabotage.sh --check
+            check "mutants fit the sources" hack/mutants.sh --check
             tests "examples in documentation" --doc
         fi
         tests "unit tests" --lib --bins "${unit_tests[@]}"
