@@ -4,6 +4,7 @@ use super::clusters::{AT_ONCE, NAMESPACE, SETTLES, until_all_are_ready};
 use super::table::Table;
 use crate::bed::{Bed, ClusterHandle, first_address};
 use crate::percentile::percentile;
+use crate::process::output;
 use anyhow::{Context, Result, bail, ensure};
 use api::EtcdCluster;
 use futures::{StreamExt, TryStreamExt, stream};
@@ -13,20 +14,21 @@ use kube::{Api, ResourceExt};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
+use std::process::Command;
 use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout_at};
 
 /// After how many seconds of failing checks a member is replaced.
 const THRESHOLD: i64 = 60;
-/// One of this many members is frozen: 5 %.
+/// One of this many members is lost: 5 %.
 const DYING: usize = 20;
 /// The index of the first one in the list of machines. With these numbers, at most one member of each cluster of three
-/// is frozen.
+/// is lost.
 const FIRST: usize = 5;
 /// How long it may take until the last replacement has begun.
 const PATIENCE: Duration = Duration::from_secs(240);
 
-/// A frozen member, and what is known of it so far.
+/// A lost member, and what is known of it so far.
 struct Death {
     machine: String,
     died: Timestamp,
@@ -35,7 +37,7 @@ struct Death {
     begun: Option<Timestamp>,
 }
 
-/// Freezes 5 % of the members of this many clusters, all of which are healthy. Adds how long after [`THRESHOLD`] their
+/// Loses 5 % of the members of this many clusters, all of which are healthy. Adds how long after [`THRESHOLD`] their
 /// replacements have begun.
 pub(super) async fn measure(bed: &Bed, number: usize, table: &mut Table) -> Result<()> {
     let etcds: Api<EtcdCluster> = Api::namespaced(bed.client(), NAMESPACE);
@@ -63,11 +65,11 @@ pub(super) async fn measure(bed: &Bed, number: usize, table: &mut Table) -> Resu
     Ok(())
 }
 
-/// Freezes members, and waits until the replacement of each has begun.
+/// Loses members, and waits until the replacement of each has begun.
 async fn begun(bed: &Bed, etcds: &Api<EtcdCluster>) -> Result<Vec<Death>> {
     let version = etcds.list(&ListParams::default()).await?.metadata.resource_version.unwrap_or_default();
     let mut events = etcds.watch(&WatchParams::default(), &version).await?.boxed();
-    let mut deaths = freeze(bed).await?;
+    let (mut deaths, _silences) = lost(bed).await?;
     let deadline = Instant::now() + PATIENCE;
     while deaths.values().any(|death| death.begun.is_none()) {
         let left = || deaths.values().filter(|death| death.begun.is_none()).count();
@@ -94,22 +96,50 @@ async fn begun(bed: &Bed, etcds: &Api<EtcdCluster>) -> Result<Vec<Death>> {
     Ok(deaths.into_values().collect())
 }
 
-/// Freezes one of [`DYING`] members, each in another cluster. Returns them by the name of their EtcdCluster.
-async fn freeze(bed: &Bed) -> Result<BTreeMap<String, Death>> {
+/// Loses one of [`DYING`] members, each in another cluster, as if its machine had no power: the other members do not
+/// hear it, and what is sent to it gets no answer. Returns them by the name of their EtcdCluster, with what silences
+/// them.
+async fn lost(bed: &Bed) -> Result<(BTreeMap<String, Death>, Vec<Silence>)> {
     let frozen = bed.frozen().context("machines are simulated")?;
     let machines =
         ClusterHandle::anywhere(&bed.client()).everywhere("LocalMachine").list(&ListParams::default()).await?;
-    let mut deaths = BTreeMap::new();
+    let (mut deaths, mut silences) = (BTreeMap::new(), Vec::new());
     for machine in machines.items.iter().skip(FIRST).step_by(DYING) {
         let name = machine.name_any();
         let (etcd, _) = name.rsplit_once('-').context("a name without a number")?;
         let address: Ipv4Addr = first_address(machine).context("no address")?.parse()?;
         frozen.freeze(address)?;
+        silences.push(Silence::of(address)?);
         let death = Death { machine: name.clone(), died: now(), failing: None, begun: None };
-        ensure!(deaths.insert(etcd.to_owned(), death).is_none(), "two members of {etcd} are frozen");
+        ensure!(deaths.insert(etcd.to_owned(), death).is_none(), "two members of {etcd} are lost");
     }
     ensure!(!deaths.is_empty(), "there are too few members");
-    Ok(deaths)
+    Ok((deaths, silences))
+}
+
+/// A rule of this world's kernel that drops what is sent to an address, until this is dropped.
+struct Silence(Ipv4Addr);
+
+impl Silence {
+    fn of(address: Ipv4Addr) -> Result<Self> {
+        let silence = Self(address);
+        silence.iptables("--append")?;
+        Ok(silence)
+    }
+
+    fn iptables(&self, action: &str) -> Result<()> {
+        let address = self.0.to_string();
+        let mut iptables = Command::new("iptables");
+        output(iptables.args(["--wait", action, "INPUT", "--destination", &address, "--jump", "DROP"])).map(drop)
+    }
+}
+
+impl Drop for Silence {
+    fn drop(&mut self) {
+        if let Err(error) = self.iptables("--delete") {
+            eprintln!("packets to {} are still dropped: {error:#}", self.0);
+        }
+    }
 }
 
 /// For each death, the seconds from `THRESHOLD` after a moment until the replacement has begun, sorted.
