@@ -1,11 +1,9 @@
 //! Answers in the API server's place.
 
-use super::relay::Body;
+use super::relay::{Body, whole};
 use anyhow::{Context, Result};
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::{Response, StatusCode};
-use http_body_util::{BodyExt, Full};
-use hyper::body::Bytes;
 use serde_json::json;
 
 /// The API server's answer with this HTTP status.
@@ -36,6 +34,5 @@ pub(super) fn status(code: u16) -> Result<Response<Body>> {
     if code == 429 {
         answer = answer.header(RETRY_AFTER, "1");
     }
-    let body = Full::new(Bytes::from(status.to_string())).map_err(|never| match never {});
-    answer.body(body.boxed_unsync()).context("make an answer")
+    answer.body(whole(status.to_string())).context("make an answer")
 }

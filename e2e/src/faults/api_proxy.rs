@@ -6,12 +6,12 @@
 use super::answer;
 use super::api_call::{ApiCall, Verb};
 use super::gate::{Call, Gate};
-use super::relay::{Body, Server, relay};
+use super::relay::{Body, Server, relay, whole};
 use super::watches::Watches;
 use crate::tls::{self, Identity};
 use anyhow::{Context, Result};
 use http::{Request, Response, Uri};
-use http_body_util::{BodyExt, Full};
+use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use rustls::pki_types::ServerName;
 use serde_json::{Value, json};
@@ -121,7 +121,7 @@ impl Proxy {
             parts.uri = confined.parse::<Uri>()?;
         }
         let send = async {
-            let (parts, body) = server.send(Request::from_parts(parts, Full::new(body))).await?.into_parts();
+            let (parts, body) = server.send(Request::from_parts(parts, whole(body))).await?.into_parts();
             let body = match &call {
                 // The server has answered only when the whole body is there.
                 Some(call) if call.is_write() => body.collect().await?.map_err(|never| match never {}).boxed_unsync(),

@@ -13,13 +13,13 @@ use super::etcd_tls::{EtcdTls, is_managers};
 use super::gate::{Call, Gate, Rule, Strike, Writes};
 use super::manager::FaultyManager;
 use super::redirect::{OWN_ADDRESS, Redirect};
-use super::relay::{Body, HTTP_2, Server, relay};
+use super::relay::{Body, HTTP_2, Server, relay, whole};
 use crate::bed::{Bed, ClusterHandle, first_address};
 use crate::simulated;
 use crate::world::{ADDRESS, PREFIX_LENGTH};
 use anyhow::{Context, Result};
 use http::{Request, Response, StatusCode};
-use http_body_util::{BodyExt, Empty, Full};
+use http_body_util::{BodyExt, Empty};
 use hyper::body::{Bytes, Incoming};
 use kube::ResourceExt;
 use kube::api::ListParams;
@@ -178,12 +178,18 @@ async fn handle(
     request: Request<Incoming>,
 ) -> Result<Response<Body>> {
     let (parts, body) = request.into_parts();
-    let body = body.collect().await?.to_bytes();
+    let body = match gate {
+        // A fault before the call is one before any of it is sent.
+        Some(_) => whole(body.collect().await?.to_bytes()),
+        // A watch goes on asking.
+        None => body.boxed_unsync(),
+    };
     let call = EtcdCall::of(parts.uri.path(), &machine);
+    let by_manager = gate.is_some();
     let by_grpc = parts.headers.get(http::header::CONTENT_TYPE).is_some_and(|kind| kind == GRPC);
     let send = async {
-        let (parts, body) = server.send(Request::from_parts(parts, Full::new(body))).await?.into_parts();
-        let body = match call.is_write() {
+        let (parts, body) = server.send(Request::from_parts(parts, body)).await?.into_parts();
+        let body = match by_manager && call.is_write() {
             // The member has answered only when the whole body is there.
             true => body.collect().await?.map_err(|never| match never {}).boxed_unsync(),
             false => body.boxed_unsync(),

@@ -2,8 +2,8 @@
 
 use anyhow::Result;
 use http::{Request, Response};
-use http_body_util::Full;
 use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::client::conn::{http1, http2};
 use hyper::server;
@@ -15,8 +15,13 @@ use tokio::net::TcpStream;
 use tokio::sync::Mutex;
 use tokio_rustls::{client, server as tls_server};
 
-/// The body of an answer, passed on as it arrives.
+/// The body of a request or an answer, passed on as it arrives.
 pub(super) type Body = UnsyncBoxBody<Bytes, hyper::Error>;
+
+/// A body that is there as a whole.
+pub(super) fn whole(content: impl Into<Bytes>) -> Body {
+    Full::new(content.into()).map_err(|never| match never {}).boxed_unsync()
+}
 
 /// The name of HTTP/2 in ALPN.
 pub(super) const HTTP_2: &[u8] = b"h2";
@@ -25,9 +30,9 @@ pub(super) const HTTP_2: &[u8] = b"h2";
 #[derive(Clone)]
 pub(super) enum Server {
     /// HTTP/1.1: one request after the other.
-    One(Arc<Mutex<http1::SendRequest<Full<Bytes>>>>),
+    One(Arc<Mutex<http1::SendRequest<Body>>>),
     /// HTTP/2.
-    Many(http2::SendRequest<Full<Bytes>>),
+    Many(http2::SendRequest<Body>),
 }
 
 impl Server {
@@ -35,7 +40,7 @@ impl Server {
     ///
     /// # Errors
     /// When the connection has ended.
-    pub(super) async fn send(&self, request: Request<Full<Bytes>>) -> Result<Response<Incoming>> {
+    pub(super) async fn send(&self, request: Request<Body>) -> Result<Response<Incoming>> {
         match self {
             Self::One(server) => {
                 let mut server = server.lock().await;

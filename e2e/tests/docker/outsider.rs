@@ -145,7 +145,7 @@ async fn uninstall(setup: &Setup, workload: &Workload) -> Result<()> {
     let selector = format!("--selector={PROVIDER}");
     workload.kubectl(&["delete", "clusterroles,clusterrolebindings", &selector])?;
     let kinds = "customresourcedefinitions,clusterroles,clusterrolebindings,validatingadmissionpolicies,\
-        validatingadmissionpolicybindings,namespaces";
+        validatingadmissionpolicybindings,mutatingadmissionpolicies,mutatingadmissionpolicybindings,namespaces";
     until("nothing of the provider is left", PATIENCE, async || {
         let left = workload.kubectl(&["get", kinds, &selector, "--output=name"])?;
         ensure!(left.is_empty(), "left are {}", left.split_whitespace().collect::<Vec<_>>().join(", "));

@@ -39,6 +39,9 @@ pub(crate) async fn while_members_fail(bed: &mut Bed) -> Result<()> {
     let before = dies.membership(&bed.machines, &old).await?;
     let (calm, followers) = (Load { rest: REST, ..LOAD }, Load { rest: REST, ..FOLLOWERS });
     let kept = History::begin(bed.world(), &dies.namespace, &dies.staged_etcd_access().await?, calm).await?;
+    // One client leaves few requests unknown while a member hangs. The member that leaves takes its log with it.
+    let one = Load { clients: 1, ..calm };
+    let left_under = History::begin(bed.world(), &leaves.namespace, &leaves.staged_etcd_access().await?, one).await?;
     let rolled_under = rolls.staged_etcd_access().await?;
     let rolled_under = History::begin(bed.world(), &rolls.namespace, &rolled_under, followers).await?;
 
@@ -89,6 +92,8 @@ pub(crate) async fn while_members_fail(bed: &mut Bed) -> Result<()> {
     deleted(bed, &rolls, mark, &old)?;
 
     let figures = nothing_is_lost(&dies, kept, &data_of(bed, &dies, &machines)?).await?;
+    ensure!(figures.longest_stall <= STALL, "{figures}");
+    let figures = nothing_is_lost(&leaves, left_under, &[]).await?;
     ensure!(figures.longest_stall <= STALL, "{figures}");
     // No member is left that has the log from its beginning.
     let figures = nothing_is_lost(&rolls, rolled_under, &[]).await?;

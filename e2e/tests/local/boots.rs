@@ -182,6 +182,7 @@ async fn given_up(bed: &Bed) -> Result<()> {
         machines.fault_boot_delay("boots", slow, LATER)
     })
     .await?;
+    let load = LowLoad::begin_early(bed, &handle).await?;
     until_data(&handle, slow).await?;
     keep(&handle, dead, json!("scenario")).await?;
     handle.delete("Machine", dead).await?;
@@ -219,7 +220,8 @@ async fn given_up(bed: &Bed) -> Result<()> {
         Ok((!there.iter().any(|name| name == dead)).then_some(()))
     })
     .await?;
-    ends_with(bed, &handle, &["given-etcd-0", slow, "given-etcd-3"]).await
+    ends_with(bed, &handle, &["given-etcd-0", slow, "given-etcd-3"]).await?;
+    load.judged().await
 }
 
 /// Checks that the message about a machine that does not boot has all that a person needs to find the cause: which

@@ -6,6 +6,7 @@ use crate::bring_up::PATIENCE;
 use crate::departures::only_theirs;
 use crate::ill::{IMPATIENT, checked};
 use crate::kills::admitted;
+use crate::load::LowLoad;
 use crate::records::{Record, always_available};
 use crate::repair;
 use crate::shrinks::alone;
@@ -145,6 +146,7 @@ async fn one_that_boots(bed: &Bed) -> Result<()> {
         Ok(Some(()))
     })
     .await?;
+    let load = LowLoad::begin_early(bed, &handle).await?;
     handle.delete("Machine", doomed).await?;
     let said = until(format!("it is said what {doomed} waits for"), BOOT, async || {
         let conditions = handle.status().await?.conditions;
@@ -164,7 +166,7 @@ async fn one_that_boots(bed: &Bed) -> Result<()> {
     .await?;
     let warnings = handle.warnings(3).await?;
     ensure!(!warnings.iter().any(|warning| warning.contains("QuorumLost")), "{warnings:?}");
-    Ok(())
+    load.judged().await
 }
 
 /// Waits until one of these Machines is being deleted and a condition says what it waits for. Returns the condition.

@@ -13,12 +13,11 @@ pub(crate) use earlier::{FIRST_RELEASE, from_the_first_release};
 pub(crate) use moves::moves;
 
 use anyhow::{Context, Result, ensure};
-use e2e::apply::apply;
+use e2e::apply::{api_for, apply};
 use e2e::bed::{Bed, ClusterHandle, Manifests};
 use e2e::clusterctl::{Setup, stand_in_for_cert_manager};
 use e2e::plane::Plane;
 use e2e::until::until;
-use k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicy;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Container;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -123,7 +122,7 @@ async fn generated(bed: &Bed, setup: &Setup) -> Result<ClusterHandle> {
     Ok(handle)
 }
 
-/// Checks that the manager is installed with this image and the configured flags, and that the admission policy is too.
+/// Checks that the manager is installed with this image and the configured flags, and so are the admission policies.
 async fn is_installed(plane: &Plane, tag: &str) -> Result<()> {
     let (replicas, container) = manager(plane).await?;
     ensure!(replicas == Some(2), "{replicas:?} managers are wanted");
@@ -131,7 +130,8 @@ async fn is_installed(plane: &Plane, tag: &str) -> Result<()> {
     ensure!(container.image.as_deref() == Some(&*image), "the image is {:?}", container.image);
     let arguments = container.args.unwrap_or_default();
     ensure!(arguments.iter().any(|argument| argument == "--v=4"), "the arguments are {arguments:?}");
-    ensure!(policies(plane).await? == 1, "the admission policy is not there");
+    let (found, wanted) = (policies(plane).await?, e2e::bed::admission_policies()?.len());
+    ensure!(found == wanted, "of {wanted} admission policies and their bindings, {found} are there");
     Ok(())
 }
 
@@ -151,7 +151,12 @@ fn deployments(plane: &Plane) -> Api<Deployment> {
     Api::namespaced(plane.client(), INSTALLED_IN)
 }
 
+/// How many admission policies and their bindings the provider has installed, of all kinds of which it has one.
 async fn policies(plane: &Plane) -> Result<usize> {
-    let policies: Api<ValidatingAdmissionPolicy> = Api::all(plane.client());
-    Ok(policies.list(&ListParams::default().labels(LABEL)).await?.items.len())
+    let mut found = 0;
+    for policy in e2e::bed::admission_policies()? {
+        let (kind, _) = api_for(&plane.client(), &policy).await?;
+        found += kind.list(&ListParams::default().labels(LABEL)).await?.items.len();
+    }
+    Ok(found)
 }

@@ -107,8 +107,7 @@ impl Story<'_> {
         })
         .await?;
         let before = handle.membership(&bed.machines, std::slice::from_ref(&doomed)).await?;
-        // The proxy lets no watch through.
-        let load = if calls.is_none() { Some(LowLoad::begin(bed, &handle).await?) } else { None };
+        let load = LowLoad::begin(bed, &handle).await?;
         let (mark, up) = (bed.plane.mark(), manager.writes().len());
         match (&calls, &place) {
             (Some(calls), Some(place)) => calls.add(place.rule(calls.writes().len())),
@@ -126,9 +125,7 @@ impl Story<'_> {
         ensure!(after.cluster_id == before.cluster_id && stayed == 2, "etcd was {before:?}, and is {after:?}");
         only_theirs(bed, &handle, &machines).await?;
         changed_machines(bed, &handle, mark, &[], 1)?;
-        if let Some(load) = load {
-            load.judged().await?;
-        }
+        load.judged().await?;
         let strikes = calls.as_ref().map(EtcdCalls::strikes).unwrap_or_default();
         for (read, ..) in self.refused {
             let struck = strikes.iter().filter(|strike| strike.call.method == *read).count();

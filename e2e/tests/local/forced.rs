@@ -1,9 +1,12 @@
-//! A Machine is deleted past its pre-terminate hook: a person has removed the hook and every finalizer. Its member is
-//! left in etcd without a machine. This is reported, and the member is removed once it has failed for long enough.
+//! Objects are deleted past our pre-terminate hook. Either a person has removed the hook and every finalizer of a
+//! Machine: its member is left in etcd without a machine, which is reported, and it is removed once it has failed for
+//! long enough. Or the infrastructure machine alone is deleted.
 
+use crate::account::deleted;
 use crate::bring_up::PATIENCE;
 use crate::departures::{only_theirs, replaced};
 use crate::ill::{IMPATIENT, STALL, up};
+use crate::load::LowLoad;
 use crate::rolls::nothing_is_lost;
 use crate::scale::{LOAD, data_of};
 use anyhow::{Context, Result, ensure};
@@ -42,6 +45,30 @@ pub(crate) async fn past_its_hook(bed: &mut Bed) -> Result<()> {
     let figures = nothing_is_lost(&handle, writers, &data_of(bed, &handle, &machines)?).await?;
     ensure!(figures.longest_stall <= STALL, "{figures}");
     Ok(())
+}
+
+/// The infrastructure machine of a follower is deleted, and nothing else. Its machine goes with its data, and its Machine
+/// stays. The member is replaced like any other that fails, once, and the others stay.
+pub(crate) async fn without_its_infrastructure(bed: &mut Bed) -> Result<()> {
+    let handle = up(bed, "forced-machine", IMPATIENT).await?;
+    let old = handle.etcd_machines().await?;
+    let before = handle.membership(&bed.machines, &old).await?;
+    let load = LowLoad::begin(bed, &handle).await?;
+    let members = handle.status().await?.members;
+    let doomed = members.into_iter().find(|member| !member.leader).context("no such member")?.machine;
+    let machine = bed.machines.get(&handle.namespace, &doomed)?;
+    bed.fault(&format!("{doomed}: its LocalMachine is deleted"), &[&machine], Silence::Lasting);
+    let mark = bed.plane.mark();
+    handle.delete("LocalMachine", &doomed).await?;
+
+    let machines = replaced(bed, &handle, &doomed).await?;
+    let after = handle.membership(&bed.machines, &machines).await?;
+    let stayed = before.stayed(&after);
+    ensure!(after.cluster_id == before.cluster_id && stayed == 2, "etcd was {before:?}, and is {after:?}");
+    told(&handle, &["Warning MemberUnhealthy: ", &doomed]).await?;
+    deleted(bed, &handle, mark, std::slice::from_ref(&doomed))?;
+    only_theirs(bed, &handle, &machines).await?;
+    load.judged().await
 }
 
 /// Waits until an event about the EtcdCluster contains all of this.

@@ -27,8 +27,7 @@ pub(crate) struct LowLoad {
 }
 
 impl LowLoad {
-    /// Begins to write to the etcd of a cluster that is up and that has no other clients that write. The load must not
-    /// pass an [`EtcdProxy`](e2e::faults::EtcdProxy), because watches do not.
+    /// Begins to write to the etcd of a cluster that is up and that has no other clients that write.
     pub(crate) async fn begin(bed: &Bed, handle: &ClusterHandle) -> Result<Self> {
         // There may be several clusters in a namespace.
         let name = format!("{}-{}", handle.namespace, handle.cluster);

@@ -353,6 +353,7 @@ fn scenarios() -> Vec<Scenario<Lane>> {
         scenario!(full::disk).long(true),
         scenario!(full::database).long(true),
         scenario!(forced::past_its_hook).long(true),
+        scenario!(forced::without_its_infrastructure).long(true),
         scenario!(away::while_members_fail).long(true),
         scenario!(pauses::in_a_rollout).long(true),
         scenario!(pauses::of_a_repair).long(true),

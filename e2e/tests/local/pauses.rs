@@ -23,7 +23,7 @@ const STILL: Duration = Duration::from_secs(10);
 /// How long nothing may be done about a dead member, in multiples of the time until it counts as unhealthy.
 const THRESHOLDS: u64 = 3;
 
-/// The Cluster is paused while the first old member of a rollout leaves. During the pause nothing but status and
+/// The EtcdCluster is paused while the first old member of a rollout leaves. During the pause nothing but status and
 /// events is written, and no member joins or leaves. Afterwards the rollout goes on, and each Machine is replaced
 /// once.
 pub(crate) async fn in_a_rollout(bed: &mut Bed) -> Result<()> {
