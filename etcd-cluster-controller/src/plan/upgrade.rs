@@ -88,27 +88,25 @@ fn explain(wanted: &EtcdVersion, lowest: &EtcdVersion, stays: &EtcdVersion, has_
                 .into(),
         );
     }
+    let stops = stops(wanted, lowest);
+    let (first, others) = stops.split_first()?;
+    let then: String = others.iter().map(|stop| format!(", then to {stop}")).collect();
     let (major, minor) = line(lowest);
-    if line(wanted) > (major, minor + 1) {
-        return Some(format!("etcd goes up one minor version at a time; {}", path(wanted, lowest)));
-    }
-    let floor = FLOORS.iter().find(|floor| line(floor) == line(lowest) && line(wanted) > line(lowest));
-    floor.filter(|floor| lowest < floor).map(|_| path(wanted, lowest))
+    let is_next = line(wanted) == (major, minor + 1);
+    let rule = if is_next { "" } else { "etcd goes up one minor version at a time; " };
+    Some(format!("{rule}go to {first} first{then}"))
 }
 
-/// The stops on the legal path from a version to a later minor version, in words.
-fn path(wanted: &EtcdVersion, from: &EtcdVersion) -> String {
+/// The stops on the legal path from a version to another one, in words. None: the way is direct.
+fn stops(wanted: &EtcdVersion, from: &EtcdVersion) -> Vec<String> {
     let (major, minor) = line(from);
     // Nobody knows the path to another major version, so it leads to the next minor one.
     let last = if wanted.major() == major { wanted.minor() } else { minor + 2 };
-    let stops = (minor..last).filter_map(|at| match FLOORS.iter().find(|floor| line(floor) == (major, at)) {
+    let stop = |at| match FLOORS.iter().find(|floor| line(floor) == (major, at)) {
         Some(floor) => (from < floor).then(|| format!("{floor} or later")),
         None => (at > minor).then(|| format!("{major}.{at}")),
-    });
-    let stops: Vec<String> = stops.collect();
-    let (first, others) = stops.split_first().map_or(("", &[][..]), |(first, others)| (first.as_str(), others));
-    let then: String = others.iter().map(|stop| format!(", then to {stop}")).collect();
-    format!("go to {first} first{then}")
+    };
+    (minor..last).filter_map(stop).collect()
 }
 
 /// The major and the minor version.
