@@ -33,6 +33,7 @@ pub mod infrastructure;
 pub mod malformed;
 pub mod observer;
 pub mod own_release;
+mod packet_filter;
 pub mod pages;
 mod percentile;
 pub mod plane;

@@ -3,8 +3,8 @@
 use super::clusters::{AT_ONCE, NAMESPACE, SETTLES, until_all_are_ready};
 use super::table::Table;
 use crate::bed::{Bed, ClusterHandle, first_address};
+use crate::packet_filter::FilterRule;
 use crate::percentile::percentile;
-use crate::process::output;
 use anyhow::{Context, Result, bail, ensure};
 use api::EtcdCluster;
 use futures::{StreamExt, TryStreamExt, stream};
@@ -14,7 +14,6 @@ use kube::{Api, ResourceExt};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
-use std::process::Command;
 use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout_at};
 
@@ -99,7 +98,7 @@ async fn begun(bed: &Bed, etcds: &Api<EtcdCluster>) -> Result<Vec<Death>> {
 /// Loses one of [`DYING`] members, each in another cluster, as if its machine had no power: the other members do not
 /// hear it, and what is sent to it gets no answer. Returns them by the name of their EtcdCluster, with what silences
 /// them.
-async fn lost(bed: &Bed) -> Result<(BTreeMap<String, Death>, Vec<Silence>)> {
+async fn lost(bed: &Bed) -> Result<(BTreeMap<String, Death>, Vec<FilterRule>)> {
     let frozen = bed.frozen().context("machines are simulated")?;
     let machines =
         ClusterHandle::anywhere(&bed.client()).everywhere("LocalMachine").list(&ListParams::default()).await?;
@@ -109,37 +108,13 @@ async fn lost(bed: &Bed) -> Result<(BTreeMap<String, Death>, Vec<Silence>)> {
         let (etcd, _) = name.rsplit_once('-').context("a name without a number")?;
         let address: Ipv4Addr = first_address(machine).context("no address")?.parse()?;
         frozen.freeze(address)?;
-        silences.push(Silence::of(address)?);
+        let to = address.to_string();
+        silences.push(FilterRule::append("filter", "INPUT", &["--destination", &to, "--jump", "DROP"])?);
         let death = Death { machine: name.clone(), died: now(), failing: None, begun: None };
         ensure!(deaths.insert(etcd.to_owned(), death).is_none(), "two members of {etcd} are lost");
     }
     ensure!(!deaths.is_empty(), "there are too few members");
     Ok((deaths, silences))
-}
-
-/// A rule of this world's kernel that drops what is sent to an address, until this is dropped.
-struct Silence(Ipv4Addr);
-
-impl Silence {
-    fn of(address: Ipv4Addr) -> Result<Self> {
-        let silence = Self(address);
-        silence.iptables("--append")?;
-        Ok(silence)
-    }
-
-    fn iptables(&self, action: &str) -> Result<()> {
-        let address = self.0.to_string();
-        let mut iptables = Command::new("iptables");
-        output(iptables.args(["--wait", action, "INPUT", "--destination", &address, "--jump", "DROP"])).map(drop)
-    }
-}
-
-impl Drop for Silence {
-    fn drop(&mut self) {
-        if let Err(error) = self.iptables("--delete") {
-            eprintln!("packets to {} are still dropped: {error:#}", self.0);
-        }
-    }
 }
 
 /// For each death, the seconds from `THRESHOLD` after a moment until the replacement has begun, sorted.

@@ -12,9 +12,10 @@ use super::etcd_call::EtcdCall;
 use super::etcd_tls::{EtcdTls, is_managers};
 use super::gate::{Call, Gate, Rule, Strike, Writes};
 use super::manager::FaultyManager;
-use super::redirect::{OWN_ADDRESS, Redirect};
+use super::redirect::{OWN_ADDRESS, redirect};
 use super::relay::{Body, HTTP_2, Server, relay, whole};
 use crate::bed::{Bed, ClusterHandle, first_address};
+use crate::packet_filter::FilterRule;
 use crate::simulated;
 use crate::world::{ADDRESS, PREFIX_LENGTH};
 use anyhow::{Context, Result};
@@ -37,7 +38,7 @@ use tokio::task::JoinHandle;
 pub struct EtcdProxy {
     watched: Arc<Watched>,
     task: JoinHandle<()>,
-    _redirect: Redirect,
+    _redirect: FilterRule,
 }
 
 /// The clusters that the proxy handles, by namespace.
@@ -65,7 +66,7 @@ impl EtcdProxy {
         let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)).await.context("listen")?;
         let simulated = bed.frozen().is_some();
         let network = if simulated { simulated::SUBNET.to_owned() } else { format!("{ADDRESS}/{PREFIX_LENGTH}") };
-        let redirect = Redirect::to(listener.local_addr()?.port(), network)?;
+        let redirect = redirect(listener.local_addr()?.port(), &network)?;
         let watched = Arc::new(Watched { machines: bed.machines.clone(), simulated, clusters: Mutex::default() });
         let task = tokio::spawn({
             let watched = watched.clone();
