@@ -11,7 +11,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 
-/// The shortest delay until the probe that is to find a member unhealthy.
+/// The shortest delay until the probe that is to find a member unhealthy, and how long after the time has passed it is
+/// to end.
 const LEAST: Duration = Duration::from_millis(100);
 
 /// A job that is done again and again, and never twice at the same time.
@@ -157,12 +158,68 @@ fn next_probe(
     begun: Instant,
     now: Instant,
 ) -> Instant {
-    let regular = begun + cadence(eager_since.map(|since| now - since), wanted.interval, rand::random());
-    // The next probe comes in time to find the member unhealthy.
-    let missing =
-        run.filter(|run| run.kind == RunKind::Failing).map(|run| wanted.unhealthy_after.checked_sub(run.lasted()));
-    match missing.flatten() {
-        Some(missing) if !missing.is_zero() => regular.min(now + missing.max(LEAST)),
-        _ => regular,
+    let interval = cadence(eager_since.map(|since| now - since), wanted.interval, rand::random());
+    let regular = (begun + interval).max(now);
+    let failing = run.filter(|run| run.kind == RunKind::Failing);
+    let missing = failing.and_then(|run| wanted.unhealthy_after.checked_sub(run.lasted()));
+    let Some(missing) = missing.filter(|missing| !missing.is_zero()) else { return regular };
+    // A probe of a member that does not answer takes seconds, and counts when it ends. So the one that finds the member
+    // unhealthy begins that much earlier, and no other one may still be running then.
+    let took = now - begun;
+    let last = (now + (missing + LEAST).saturating_sub(took)).max(now + LEAST);
+    if regular + took <= last {
+        regular
+    } else if regular < last && now + LEAST + took <= last {
+        last - took
+    } else {
+        last
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use k8s_openapi::jiff::{SignedDuration, Timestamp};
+
+    /// How long after the time has passed a member is found unhealthy, if each probe takes so long and fails. Also the
+    /// longest time from the beginning of one probe to the next.
+    fn found(wanted: &Probes, took: Duration) -> (Duration, Duration) {
+        let (first, clock) = (Instant::now(), Timestamp::UNIX_EPOCH);
+        let at = |moment: Instant| clock + SignedDuration::try_from(moment - first).unwrap();
+        let (mut begun, mut longest, mut failing) = (first, Duration::ZERO, None);
+        loop {
+            let ended = begun + took;
+            let run: Run = failing.map_or_else(
+                || Run::new(RunKind::Failing, at(ended)),
+                |run: Run| run.next(RunKind::Failing, at(ended), wanted.interval),
+            );
+            if run.lasted() >= wanted.unhealthy_after {
+                return (run.lasted() - wanted.unhealthy_after, longest);
+            }
+            failing = Some(run);
+            let next = next_probe(None, wanted, failing, begun, ended);
+            longest = longest.max(next - begun);
+            // Never two at the same time.
+            begun = next.max(ended);
+        }
+    }
+
+    #[test]
+    fn a_member_is_found_unhealthy_when_its_time_is_over() {
+        let seconds = Duration::from_secs;
+        for (interval, unhealthy_after) in [(1, 4), (1, 60), (10, 60), (10, 61), (60, 60)] {
+            let (interval, unhealthy_after, grace) = (seconds(interval), seconds(unhealthy_after), seconds(600));
+            let wanted = Probes { ca: None, cluster_id: None, targets: Vec::new(), interval, unhealthy_after, grace };
+            for took in [Duration::ZERO, Duration::from_millis(20), seconds(3), seconds(5)] {
+                // Each time by other chances.
+                for _ in 0..200 {
+                    let (late, longest) = found(&wanted, took);
+                    // A second probe that takes longer than the time that is left comes too late in any case.
+                    let possible = took.saturating_sub(unhealthy_after);
+                    assert!(late <= possible + 2 * LEAST, "every {interval:?}, a probe takes {took:?}: {late:?} late");
+                    assert!(longest <= interval.max(2 * took + 2 * LEAST), "{longest:?} without a probe");
+                }
+            }
+        }
     }
 }
