@@ -36,11 +36,11 @@ pub(crate) fn describe(roster: &Roster<'_>, alarms: &BTreeSet<&Alarm>) -> String
         let (cause, remedy) = match kind {
             NO_SPACE => (
                 "the database has reached its quota (quotaBackendBytes), and etcd refuses writes",
-                "compact etcd to the revision that `etcdctl endpoint status --write-out=json` shows (etcdctl compact REVISION), defragment every member (etcdctl defrag --cluster), and disarm the alarm: etcdctl alarm disarm",
+                "compact etcd to the revision that `etcdctl endpoint status --write-out=json` shows (etcdctl compact REVISION), defragment every member (etcdctl defrag --cluster --command-timeout=10m), and disarm the alarm: etcdctl alarm disarm",
             ),
             CORRUPT => (
                 "members have different data, and etcd refuses writes",
-                "find out whose data is wrong (etcdctl endpoint hashkv --cluster), which may be the leader's instead, delete the Machine of that member to have it replaced, and disarm the alarm: etcdctl alarm disarm",
+                "find out whose data is wrong (etcdctl endpoint hashkv --cluster --command-timeout=10m), which may be the leader's instead, delete the Machine of that member to have it replaced, and disarm the alarm: etcdctl alarm disarm",
             ),
             _ => ("this controller does not know it", "look it up in etcd's documentation"),
         };

@@ -11,6 +11,9 @@ use api::version::EtcdVersion;
 /// upgrade guides, and etcd#19557 and #20793 for 3.5.
 static FLOORS: [EtcdVersion; 2] = [EtcdVersion::new(3, 5, 32), EtcdVersion::new(3, 6, 11)];
 
+/// As many stops of a path are named. A version that is mistyped may be far away.
+const NAMED: usize = 4;
+
 /// Why no rollout to the spec's version, or with the spec's flags, may go on, and what is possible instead. `None`: it
 /// may.
 pub(crate) fn refusal(view: &View<'_>) -> Option<String> {
@@ -90,23 +93,27 @@ fn explain(wanted: &EtcdVersion, lowest: &EtcdVersion, stays: &EtcdVersion, has_
     }
     let stops = stops(wanted, lowest);
     let (first, others) = stops.split_first()?;
-    let then: String = others.iter().map(|stop| format!(", then to {stop}")).collect();
+    let mut then: String = others.iter().take(NAMED - 1).map(|stop| format!(", then to {stop}")).collect();
+    if stops.len() > NAMED {
+        then.push_str(", and so on");
+    }
     let (major, minor) = line(lowest);
-    let is_next = line(wanted) == (major, minor + 1);
+    let is_next = line(wanted) == (major, minor.saturating_add(1));
     let rule = if is_next { "" } else { "etcd goes up one minor version at a time; " };
     Some(format!("{rule}go to {first} first{then}"))
 }
 
-/// The stops on the legal path from a version to another one, in words. None: the way is direct.
+/// The stops on the legal path from a version to another one, in words: as many as are named, and one more if there are
+/// more. None: the way is direct.
 fn stops(wanted: &EtcdVersion, from: &EtcdVersion) -> Vec<String> {
     let (major, minor) = line(from);
     // Nobody knows the path to another major version, so it leads to the next minor one.
-    let last = if wanted.major() == major { wanted.minor() } else { minor + 2 };
+    let last = if wanted.major() == major { wanted.minor() } else { minor.saturating_add(2) };
     let stop = |at| match FLOORS.iter().find(|floor| line(floor) == (major, at)) {
         Some(floor) => (from < floor).then(|| format!("{floor} or later")),
         None => (at > minor).then(|| format!("{major}.{at}")),
     };
-    (minor..last).filter_map(stop).collect()
+    (minor..last).filter_map(stop).take(NAMED + 1).collect()
 }
 
 /// The major and the minor version.
@@ -149,6 +156,8 @@ mod tests {
             ("3.5.32", "3.4.40", ""),
             ("3.5.32", "3.6.16", "stay with 3.6"),
             ("4.0.0", "3.6.16", "one minor version at a time; go to 3.7 first"),
+            ("3.11.0", "3.6.16", "go to 3.7 first, then to 3.8, then to 3.9, then to 3.10"),
+            ("3.999999999.0", "3.6.16", "go to 3.7 first, then to 3.8, then to 3.9, then to 3.10, and so on"),
         ] {
             let why = explain(&version(wanted), &version(lowest), &version(lowest), false).unwrap_or_default();
             assert!(why.contains(says) && why.is_empty() == says.is_empty(), "{lowest} to {wanted}: {why}");
