@@ -12,7 +12,7 @@ use rustix::{
 use std::{
     fs,
     os::fd::OwnedFd,
-    process::{Command, Stdio},
+    process::Command,
     time::{Duration, Instant},
 };
 
@@ -26,7 +26,7 @@ pub(super) fn running(layout: &Layout) -> Option<Process> {
 }
 
 pub(super) fn start(layout: &Layout, spec: &MachineSpec) -> Result<()> {
-    let _lock = exclusive(layout)?;
+    let lock = exclusive(layout)?;
     layout.set_power(true)?;
     if running(layout).is_some() {
         // The process that started it may have died before it counted the start.
@@ -46,7 +46,9 @@ pub(super) fn start(layout: &Layout, spec: &MachineSpec) -> Result<()> {
         .arg(layout.faults())
         .arg("--world-network")
         .arg(format!("/proc/{}/ns/net", std::process::id()))
-        .stdin(Stdio::null())
+        // The lock lasts until this process and `machine-start` have ended. If only this process is killed, nobody starts
+        // the machine a second time beside it.
+        .stdin(lock.try_clone().map_err(|error| super::failed("the machine's lock", &error.to_string()))?)
         .output()
         .map_err(|error| super::failed("unshare", &error.to_string()))?;
     if output.status.success() {
