@@ -102,12 +102,39 @@ where
         StatusWrite::Written(answer) => written.remember(*answer),
         StatusWrite::Gone => return Ok(false),
         StatusWrite::Outdated => {
-            // A restore of the management cluster may have undone what is remembered.
-            written.forget(read.meta().uid.as_deref().unwrap_or_default());
-            return Err(Error::NotReady(format!("the {} has changed meanwhile; deciding again", K::kind(&()))));
+            read_after_conflict(api, written, read).await;
+            return Err(has_changed::<K>());
         }
     }
     Ok(true)
+}
+
+/// Reads an object after the API server has refused a write because the object has changed, and remembers it in place of
+/// what was remembered. So the next decision is made from its present state. A watch may lag far behind if the API
+/// server has much to do. Until it has caught up, each further write would only be refused, and be more work for the API
+/// server.
+///
+/// The reconcile must end, with [`has_changed`], and not write to the object any more: what it would write was not
+/// decided from what is remembered now.
+pub async fn read_after_conflict<K>(api: &Api<K>, written: &WriteCache<K>, read: &K)
+where
+    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
+{
+    let (kind, name, uid) = (K::kind(&()), read.name_any(), read.uid().unwrap_or_default());
+    // A restore of the management cluster may have undone what is remembered.
+    written.forget(&uid);
+    match api.get_opt(&name).await {
+        Ok(Some(live)) if live.uid().as_ref() == Some(&uid) => written.remember(live),
+        // The watch is about to report that it is gone.
+        Ok(_) => {}
+        Err(error) => tracing::warn!(%error, "{kind} {name} was not read after a conflict"),
+    }
+}
+
+/// The error of a reconcile that ends because another writer has changed the object: everything is decided again.
+#[must_use]
+pub fn has_changed<K: Resource<DynamicType = ()>>() -> Error {
+    Error::NotReady(format!("the {} has changed meanwhile; deciding again", K::kind(&())))
 }
 
 /// A status with the UID, so that a later object of the same name does not get it, and with the resource version.
@@ -209,6 +236,41 @@ mod tests {
         assert!(matches!(written(409).await, Ok(StatusWrite::Outdated)));
         assert!(matches!(written(404).await, Ok(StatusWrite::Gone)));
         assert!(written(403).await.is_err());
+    }
+
+    #[tokio::test]
+    async fn after_a_conflict_the_present_state_counts_although_the_watch_lags_behind() {
+        // The version of a pod "a" that is there now, with its UID.
+        let newest = async |now: Option<(&'static str, &'static str)>| {
+            let answer = move |request: Request<Body>| async move {
+                let refusal = |code: u16| {
+                    (code, json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code}))
+                };
+                let (code, body) = match now {
+                    _ if request.method() != "GET" => refusal(409),
+                    Some((version, uid)) => {
+                        (200, json!({"metadata": {"name": "a", "uid": uid, "resourceVersion": version}}))
+                    }
+                    None => refusal(404),
+                };
+                let response = Response::builder().status(code).body(Body::from(body.to_string().into_bytes()));
+                Ok::<_, Infallible>(response.unwrap())
+            };
+            let api: Api<Pod> = Api::namespaced(Client::new(tower::service_fn(answer), "default"), "default");
+            let written = WriteCache::default();
+            // A write of ours. Then another writer was faster, or a restore of the management cluster undid ours.
+            let mut ours = pod();
+            ours.metadata.resource_version = Some("8".to_owned());
+            written.remember(ours.clone());
+            let refused = write_remembered_status(&api, "test", &written, &ours, &json!({"phase": "Running"})).await;
+            assert!(matches!(refused, Err(Error::NotReady(_))));
+            let newest = written.newest(std::sync::Arc::new(pod()));
+            newest.metadata.resource_version.clone().unwrap_or_default()
+        };
+        assert_eq!(newest(Some(("9", "u"))).await, "9");
+        assert_eq!(newest(Some(("3", "u"))).await, "7", "what the watch shows: it is about to notice the restore");
+        assert_eq!(newest(Some(("9", "made again"))).await, "7");
+        assert_eq!(newest(None).await, "7");
     }
 
     #[test]

@@ -17,7 +17,7 @@ use crate::plan::{Decision, Hold, Plan, Step, called_off, due, is_fenced, move_l
 use crate::status::{can_wait, differs, failure_can_wait, status, unobserved};
 use api::conditions::{reasons, same_reasons};
 use api::{EtcdCluster, names};
-use controller_support::{Cached, Error, Result, Shared, run_controller};
+use controller_support::{Cached, Error, Result, Shared, apply, run_controller};
 use futures::{Stream, StreamExt, stream};
 use kube::ResourceExt;
 use kube::api::DynamicObject;
@@ -138,6 +138,7 @@ async fn reconcile(etcd: Arc<EtcdCluster>, context: Arc<Context>) -> Result<Acti
                     decision.next = off;
                 }
             }
+            Ok(Outcome::Changed) => return Err(apply::has_changed::<EtcdCluster>()),
             Ok(Outcome::Waiting(hold)) => decision.next = Plan::Wait(hold),
             Ok(Outcome::Blocked(hold)) => decision.next = Plan::Block(hold),
             Err(error) => failure = Some(error),
@@ -202,7 +203,11 @@ async fn finish(
     let after = status(observation, decision, failed.as_deref());
     let (etcd, uid) = (observation.etcd.as_ref(), uid(&observation.etcd));
     // Before the status is written: a move would lose what the status is about to record.
-    let again = show_block_move(context, observation, &move_loss(observation, &decision.next, &after)).await;
+    let loss = move_loss(observation, &decision.next, &after);
+    let again = match show_block_move(context, observation, &loss).await {
+        Ok(again) => again,
+        Err(changed) => return Err(failure.unwrap_or(changed)),
+    };
     let due = due(observation, &decision.next).into_iter().chain(again).min();
     let before = etcd.status.as_ref();
     let refused = decision.next.is_held_for(reasons::REFUSED);

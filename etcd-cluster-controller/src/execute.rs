@@ -60,6 +60,9 @@ pub(crate) enum Outcome {
     Done,
     /// What the decision was based on has changed. The next reconcile decides again.
     Outdated,
+    /// The EtcdCluster itself has changed, and was read again. This reconcile must not write to it any more: what it
+    /// would write was decided before.
+    Changed,
     /// It is refused for now, and tried again soon.
     Waiting(Hold),
     /// It is refused, and a person has to change something.
@@ -152,6 +155,11 @@ async fn remove_finalizer(context: &Context, observation: &Observation) -> Resul
 async fn set_metadata(context: &Context, etcd: &EtcdCluster, mut metadata: Value) -> Result<Outcome> {
     let api: Api<EtcdCluster> = Api::namespaced(context.shared.client.clone(), &etcd.namespace().unwrap_or_default());
     metadata["resourceVersion"] = json!(etcd.resource_version());
-    let answer = apply::merge(&api, CONTROLLER, &etcd.name_any(), &json!({"metadata": metadata})).await;
-    Outcome::of(answer.map(|answer| context.written.remember(answer)))
+    match apply::merge(&api, CONTROLLER, &etcd.name_any(), &json!({"metadata": metadata})).await {
+        Err(error) if error.is_conflict() => {
+            apply::read_after_conflict(&api, &context.written, etcd).await;
+            Ok(Outcome::Changed)
+        }
+        answer => Outcome::of(answer.map(|answer| context.written.remember(answer))),
+    }
 }

@@ -123,9 +123,6 @@ async fn steps(context: &Context, config: &Arc<EtcdadmConfig>, reads: &mut Reads
             return Ok(Action::requeue(again.filter(|_| is_known).unwrap_or(left)));
         }
         if report(context, config, &status, &plan, reads).await? == Outcome::Outdated {
-            // The watch is about to report the change, or a restore of the management cluster has undone what is
-            // remembered.
-            context.written.forget(uid);
             return Ok(Action::requeue(context.conflicts.next(uid.to_owned()).max(CATCH_UP)));
         }
         context.conflicts.forget(uid);
@@ -151,9 +148,7 @@ async fn report_failure(context: &Context, config: &EtcdadmConfig, reads: &Reads
         return;
     }
     match report(context, config, &status, &block(reasons::REFUSED, message), reads).await {
-        Ok(Outcome::Done) => {}
-        // A restore of the management cluster may have undone what is remembered.
-        Ok(Outcome::Outdated) => context.written.forget(uid),
+        Ok(_) => {}
         Err(error) => tracing::warn!(%error, "the condition is not written"),
     }
 }

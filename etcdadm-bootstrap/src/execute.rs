@@ -91,7 +91,10 @@ async fn write_status(context: &Context, config: &EtcdadmConfig, status: &Etcdad
     match apply::write_status(&api, CONTROLLER, config, status).await? {
         StatusWrite::Written(answer) => context.written.remember(*answer),
         StatusWrite::Gone => {}
-        StatusWrite::Outdated => return Ok(Outcome::Outdated),
+        StatusWrite::Outdated => {
+            apply::read_after_conflict(&api, &context.written, config).await;
+            return Ok(Outcome::Outdated);
+        }
     }
     Ok(Outcome::Done)
 }

@@ -51,7 +51,7 @@ pub(crate) async fn drop_begun(context: &Context, observation: &Observation, pla
                 continue;
             }
             // Somebody has changed it, or there is a Machine that the watch does not show yet.
-            Ok(Outcome::Outdated) => AGAIN,
+            Ok(Outcome::Outdated | Outcome::Changed) => AGAIN,
             Ok(Outcome::Waiting(hold) | Outcome::Blocked(hold)) => {
                 tracing::warn!(config = name, why = hold.message, "what was begun for a Machine stays");
                 PUT_OFF

@@ -7,7 +7,7 @@ use crate::observation::Observation;
 use crate::plan::{Loss, is_left_alone};
 use crate::put_off::PUT_OFF;
 use api::{EtcdCluster, names};
-use controller_support::Result;
+use controller_support::{Result, apply};
 use kube::ResourceExt;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -19,29 +19,35 @@ const WHAT: &str = "block-move";
 /// Sets or removes the annotation, if that changes anything. This happens before the status is written that a move
 /// would lose. Nothing of ours depends on the annotation, so a failure is logged, and it is tried again. Returns when,
 /// if something is left.
-pub(crate) async fn show_block_move(context: &Context, observation: &Observation, loss: &Loss) -> Option<Duration> {
+///
+/// # Errors
+/// If another writer has changed the EtcdCluster: everything is decided again, and no status is written.
+pub(crate) async fn show_block_move(
+    context: &Context,
+    observation: &Observation,
+    loss: &Loss,
+) -> Result<Option<Duration>> {
     // The writes of this reconcile itself count already.
     let etcd = context.written.newest(observation.etcd.clone());
-    let value = change(&etcd, observation, loss)?;
+    let Some(value) = change(&etcd, observation, loss) else { return Ok(None) };
     let uid = etcd.uid().unwrap_or_default();
     if context.put_off.has(&uid, WHAT) {
-        return Some(PUT_OFF);
+        return Ok(Some(PUT_OFF));
     }
     tracing::info!(etcd = etcd.name_any(), ?loss, "whether clusterctl may move it has changed");
     let metadata = json!({"annotations": {names::BLOCK_MOVE_ANNOTATION: value}});
     match set_metadata(context, &etcd, metadata).await {
-        // Another writer has changed the object: its event is on its way, and everything is decided again.
-        Ok(Outcome::Outdated) => context.written.forget(&uid),
+        Ok(Outcome::Changed) => return Err(apply::has_changed::<EtcdCluster>()),
         Ok(_) => {}
         Err(error) => {
             tracing::warn!(%error, etcd = etcd.name_any(), "block-move was not changed");
             if error.is_invalid() {
                 context.put_off.put(&uid, WHAT);
             }
-            return Some(again(&error));
+            return Ok(Some(again(&error)));
         }
     }
-    None
+    Ok(None)
 }
 
 /// Writes annotations right before a Machine is created, and `block-move` with them, in one request. If only

@@ -28,7 +28,7 @@ pub(crate) async fn keep_metrics_client(context: &Context, observation: &Observa
     }
     let name = names::metrics_client_secret(&cluster.name);
     let why = match make(context, observation, &cluster.name).await {
-        Ok(Outcome::Done | Outcome::Outdated) => return,
+        Ok(Outcome::Done | Outcome::Outdated | Outcome::Changed) => return,
         Ok(Outcome::Waiting(hold) | Outcome::Blocked(hold)) => hold.message,
         Err(error) => match error.refusal() {
             Some(refusal) => refusal,
