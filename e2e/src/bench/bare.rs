@@ -87,12 +87,14 @@ pub(super) struct Bare<'a> {
     data: UserData,
     /// The address of each machine, by its number.
     addresses: Vec<Ipv4Addr>,
+    /// The numbers of machines whose members have left etcd.
+    left: Vec<usize>,
 }
 
 impl<'a> Bare<'a> {
     pub(super) fn new(bed: &'a Bed, namespace: &str, pace: Pace) -> Result<Self> {
         let (namespace, data) = (namespace.to_owned(), UserData::new(pace)?);
-        Ok(Self { bed, namespace, pace, data, addresses: Vec::new() })
+        Ok(Self { bed, namespace, pace, data, addresses: Vec::new(), left: Vec::new() })
     }
 
     /// Makes three more machines, at this pace.
@@ -116,7 +118,7 @@ impl<'a> Bare<'a> {
             let name = name(index);
             // Beyond the addresses that the controllers have given out in this run.
             let address = Ipv4Addr::new(10, 77, 200, 10 + u8::try_from(index)?);
-            let data = self.data.of(&name, &self.addresses)?;
+            let data = self.data.of(&name, &self.voters())?;
             let machine =
                 self.bed.machines.create(spec(self.bed, &self.namespace, &name, address)?, data.as_bytes())?;
             machine.power_on()?;
@@ -131,35 +133,56 @@ impl<'a> Bare<'a> {
         Ok(())
     }
 
-    /// Removes the first three members as a person would: the leader last, after it has moved leadership to a member
-    /// that stays.
-    pub(super) async fn first_ones_leave(&self) -> Result<()> {
+    /// Three other machines join, and then the first three members leave.
+    pub(super) async fn doubles(&mut self) -> Result<()> {
+        self.joins().await?;
+        for _ in 0..MEMBERS {
+            self.one_leaves().await?;
+        }
+        Ok(())
+    }
+
+    /// Another machine joins and one of the first three members leaves, three times: what our controllers do if no API
+    /// server uses etcd.
+    pub(super) async fn replaces(&mut self) -> Result<()> {
+        for _ in 0..MEMBERS {
+            self.boot(1).await?;
+            self.one_leaves().await?;
+        }
+        Ok(())
+    }
+
+    /// Removes one of the first three members as a person would: the leader last, after it has moved leadership to a
+    /// member that stays.
+    async fn one_leaves(&mut self) -> Result<()> {
         let stays = self.machine(MEMBERS)?;
         let etcd = Membership::on(stays.clone()).await?;
         let id = |index: usize| {
             let found = etcd.members.iter().find(|member| member.name == name(index));
-            found.map(|member| member.id.clone()).with_context(|| format!("{} is not a member", name(index)))
+            found.map(|member| member.id.clone())
         };
         let status = said(&stays, &[ETCDCTL, "endpoint", "status", "--write-out=json"]).await?;
         let status: Value = serde_json::from_str(&status).context("etcdctl's answer")?;
         let leader = status[0]["Status"]["leader"].as_u64().context("nobody leads")?;
         let leader = format!("{leader:x}");
-        let mut leaving = Vec::new();
-        for index in 0..MEMBERS {
-            leaving.push((id(index)?, index));
+        let old = (0..MEMBERS).filter_map(|index| Some((id(index)?, index)));
+        let (leaving, index) = old.min_by_key(|(id, _)| *id == leader).context("all have left")?;
+        if leaving == leader {
+            let next = id(MEMBERS).context("the new member is not in the list")?;
+            said(&self.machine(index)?, &[ETCDCTL, "move-leader", &next]).await?;
         }
-        leaving.sort_by_key(|(id, _)| *id == leader);
-        for (id_of_it, index) in leaving {
-            if id_of_it == leader {
-                said(&self.machine(index)?, &[ETCDCTL, "move-leader", &id(MEMBERS)?]).await?;
-            }
-            // etcd refuses the removal until the members that stay have been connected for five seconds.
-            until(format!("{} is removed", name(index)), PATIENCE, async || {
-                said(&stays, &[ETCDCTL, "member", "remove", &id_of_it]).await.map(Some)
-            })
-            .await?;
-        }
+        // etcd refuses the removal until the members that stay have been connected for five seconds.
+        until(format!("{} is removed", name(index)), PATIENCE, async || {
+            said(&stays, &[ETCDCTL, "member", "remove", &leaving]).await.map(Some)
+        })
+        .await?;
+        self.left.push(index);
         Ok(())
+    }
+
+    fn voters(&self) -> Vec<Ipv4Addr> {
+        let machines = self.addresses.iter().enumerate();
+        machines.filter(|(index, _)| !self.left.contains(index)).map(|(_, address)| *address).collect()
     }
 
     /// Removes all machines.
