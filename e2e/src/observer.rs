@@ -11,6 +11,7 @@ mod disk;
 mod fields;
 mod fleet;
 mod interruptions;
+mod names;
 mod objects;
 mod observation;
 mod probe;

@@ -54,7 +54,9 @@ impl Sweep<'_> {
             return self.run_all(ways, story).await;
         }
         let every = self.writes.len().div_ceil(SAMPLE).max(1);
-        let skipped = usize::try_from(seed()? % (every * ways.len()) as u64)?;
+        let seed = seed()?;
+        println!("{}: E2E_SEED={seed} tries the same places", self.name);
+        let skipped = usize::try_from(seed % (every * ways.len()) as u64)?;
         self.run(Place::sample(self.writes.len(), ways, every, skipped), story).await.map(drop)
     }
 

@@ -2,13 +2,13 @@
 //! as a Machine or a member list has the address.
 
 use super::disk::Disks;
+use super::names::client_url;
 use super::probe::{PERIOD, Probe};
 use super::processes;
 use super::record::Event;
 use super::recorder::Recorder;
 use super::secrets::Secrets;
 use super::state::State;
-use api::names::client_url;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,11 +1,11 @@
 //! Asks one member again and again.
 
 use super::disk::Disks;
+use super::names::host_of;
 use super::record::{Answer, Listed, Member, Status};
 use super::recorder::Recorder;
 use super::secrets::Secrets;
 use etcd_client::{Client, ConnectOptions, StatusResponse};
-use etcd_cluster_controller::observation::host::host_of;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,10 +1,10 @@
 //! What was known at a moment, from the record up to that moment.
 
+use super::names::{PRE_TERMINATE_HOOK, client_url};
 use super::record::{
     Answer, ApiServer, Cluster, ControlPlane, Disk, Etcd, Event, Fault, Line, Listed, Machine, Member, Status,
     namespace,
 };
-use api::names::{PRE_TERMINATE_HOOK_ANNOTATION, client_url};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -190,7 +190,7 @@ impl State {
     /// it has ends with it.
     #[must_use]
     pub fn is_let_go(&self, machine: &str) -> bool {
-        let hook = PRE_TERMINATE_HOOK_ANNOTATION;
+        let hook = PRE_TERMINATE_HOOK;
         self.machines.get(machine).is_some_and(|found| found.deleting && !found.annotations.contains_key(hook))
     }
 

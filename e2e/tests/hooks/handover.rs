@@ -1,3 +1,4 @@
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
@@ -11,6 +12,8 @@ use crate::stage::{HOOKS, PLACEHOLDER, SOON, Stage, crd};
 
 const ONE: &str = "https://10.0.0.1:2379";
 const TWO: &str = "https://10.0.0.2:2379";
+/// How many times a hook is killed at most before it has handed over.
+const LONGEST_LIFE: u64 = 40;
 
 pub(crate) async fn hands_over(stage: &mut Stage) -> Result<()> {
     // The first cluster pays for the watches: the cost of starting the hook is not the cost of a cluster.
@@ -72,7 +75,10 @@ pub(crate) async fn hands_over(stage: &mut Stage) -> Result<()> {
     stage.until_in_use("demo", &[&[ONE, TWO], &[TWO]]).await
 }
 
+/// A hook is killed again and again, and lives longer each time, until it has handed over. The kills have to come
+/// before, between and after its writes. At any moment, the endpoints are written before the gate opens.
 pub(crate) async fn killed_all_the_time(stage: &mut Stage) -> Result<()> {
+    let mut kills: BTreeMap<&str, usize> = BTreeMap::new();
     for life in 0..12_u64 {
         let name = format!("life-{life}");
         stage.kill_hook(0);
@@ -82,21 +88,35 @@ pub(crate) async fn killed_all_the_time(stage: &mut Stage) -> Result<()> {
         stage.make_secret(&name, "managed-etcd-apiserver-client", true, "client").await?;
         stage.report(&name, true, ONE, "").await?;
         // The hook's first list takes some 20 ms, and a whole handover some 100 ms more.
-        for delay in 0..4 {
+        for delay in 0..LONGEST_LIFE {
             stage.start_hook(0).await?;
-            tokio::time::sleep(Duration::from_millis(20 + 7 * life + 11 * delay)).await;
+            tokio::time::sleep(Duration::from_millis(20 + 7 * life % 11 + 11 * delay + delay * delay)).await;
             stage.kill_hook(0);
             let published = stage.secret(&format!("{name}-apiserver-etcd-client"), "tls.crt").await?.is_some();
             let control_plane = stage.control_plane(&name).await?;
-            ensure!(
-                !published || control_plane.endpoints == [ONE],
-                "the gate is open before the endpoints are written"
-            );
+            let written = control_plane.endpoints == [ONE];
+            ensure!(!published || written, "the gate is open before the endpoints are written");
+            // Nobody has paused it before the hook is there. With the placeholder alone it cannot begin.
+            ensure!(control_plane.paused || published || !written, "it may begin before the gate is open");
+            let state = match (written, published, control_plane.paused) {
+                (false, ..) => "before the endpoints were written",
+                (true, false, _) => "before the gate was open",
+                (true, true, true) => "before the control plane was released",
+                (true, true, false) => "when all was done",
+            };
+            *kills.entry(state).or_default() += 1;
+            if written && published && !control_plane.paused {
+                break;
+            }
         }
         stage.start_hook(0).await?;
         stage.until_says(&name, "True Ready").await?;
         stage.until_control_plane(&name, false, &[ONE]).await?;
     }
+    println!("  killed {kills:?}");
+    let between = ["before the gate was open", "before the control plane was released"];
+    ensure!(between.iter().any(|state| kills.contains_key(state)), "no kill came between two writes: {kills:?}");
+    ensure!(kills.len() >= 3, "the kills came at the same moments: {kills:?}");
     Ok(())
 }
 

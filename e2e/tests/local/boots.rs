@@ -66,7 +66,7 @@ async fn late(bed: &Bed) -> Result<()> {
     let warnings = handle.warnings(3).await?;
     ensure!(warnings.is_empty(), "a slow boot is not a reason for warnings: {warnings:?}");
     released(&handle).await?;
-    load.judged().await?;
+    load.judged_of(bed, 3).await?;
     one_etcd_of_three(bed, &handle).await
 }
 
@@ -105,7 +105,7 @@ async fn second_never(bed: &Bed) -> Result<()> {
     tokio::task::spawn_blocking(move || machine.reboot()).await??;
     handle.until_ready(PATIENCE).await?;
     released(&handle).await?;
-    load.judged().await?;
+    load.judged_of(bed, 3).await?;
     one_etcd_of_three(bed, &handle).await
 }
 

@@ -2,7 +2,7 @@
 //! Machine: its member is left in etcd without a machine, which is reported, and it is removed once it has failed for
 //! long enough. Or the infrastructure machine alone is deleted.
 
-use crate::account::deleted;
+use crate::account::changed_machines;
 use crate::bring_up::PATIENCE;
 use crate::departures::{only_theirs, replaced};
 use crate::ill::{IMPATIENT, STALL, up};
@@ -66,7 +66,7 @@ pub(crate) async fn without_its_infrastructure(bed: &mut Bed) -> Result<()> {
     let stayed = before.stayed(&after);
     ensure!(after.cluster_id == before.cluster_id && stayed == 2, "etcd was {before:?}, and is {after:?}");
     told(&handle, &["Warning MemberUnhealthy: ", &doomed]).await?;
-    deleted(bed, &handle, mark, std::slice::from_ref(&doomed))?;
+    changed_machines(bed, &handle, mark, &[doomed], 1)?;
     only_theirs(bed, &handle, &machines).await?;
     load.judged().await
 }

@@ -78,7 +78,7 @@ async fn a_wave(bed: &mut Bed, wave: usize, most: usize, random: &mut StdRng) ->
     }
     come_up(bed, &looks, before).await?;
     for load in loads.into_iter().flatten() {
-        load.judged().await?;
+        load.judged_of(bed, 3).await?;
     }
     ensure!(killed > 0, "the clusters were up before the first kill");
     // These clusters go while the next wave comes up, so that its kills also hit the middle of a deletion.
@@ -225,7 +225,7 @@ async fn come_up_in_use(bed: &Bed, looks: &[ClusterHandle; 2], before: Mark) -> 
     }
     let loads = try_join_all(looks.iter().map(|handle| LowLoad::begin_early(bed, handle))).await?;
     come_up(bed, looks, before).await?;
-    try_join_all(loads.into_iter().map(LowLoad::judged)).await.map(drop)
+    try_join_all(loads.into_iter().map(|load| load.judged_of(bed, 3))).await.map(drop)
 }
 
 /// Checks that the clusters come up as if nothing had happened: they have exactly what belongs to them, and, according

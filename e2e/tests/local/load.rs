@@ -3,6 +3,7 @@
 
 use crate::bring_up::PATIENCE;
 use crate::rolls::nothing_is_lost;
+use crate::scale::data_of;
 use anyhow::{Result, ensure};
 use e2e::bed::{Bed, ClusterHandle};
 use e2e::history::{History, Load, MemberData};
@@ -63,7 +64,18 @@ impl LowLoad {
     /// Ends the load. Checks that no acknowledged write is lost, and that no write waited for long. The judge gets no
     /// logs, because members have left with theirs.
     pub(crate) async fn judged(self) -> Result<()> {
-        let figures = nothing_is_lost(&self.handle, self.history, &[]).await?;
+        self.judged_soon(&[]).await
+    }
+
+    /// The same where the first `members` members have stayed: their logs show what became of requests without an
+    /// answer.
+    pub(crate) async fn judged_of(self, bed: &Bed, members: usize) -> Result<()> {
+        let logs = data_of(bed, &self.handle, &self.handle.member_names(members))?;
+        self.judged_soon(&logs).await
+    }
+
+    async fn judged_soon(self, logs: &[MemberData]) -> Result<()> {
+        let figures = nothing_is_lost(&self.handle, self.history, logs).await?;
         drop(self.follower);
         ensure!(figures.longest_stall <= STALL, "{figures}");
         Ok(())

@@ -54,7 +54,7 @@ pub(crate) async fn api_server_away(bed: &mut Bed) -> Result<()> {
     let same = bed.machines.get("outage", &first[0])?.first_process() == process;
     ensure!(same, "machine {} was started again", first[0]);
     if let Some(load) = load {
-        load.judged().await?;
+        load.judged_of(bed, 3).await?;
     }
     // Members that were never unhealthy are never reported as unhealthy.
     let alarms: Vec<String> = handle.warnings(3).await?.into_iter().filter(|line| line.contains("Unhealthy")).collect();

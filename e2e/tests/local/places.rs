@@ -139,7 +139,7 @@ impl Story<'_> {
         bed.exactly(&[(&handle, self.replicas)]).await?;
         let up = self.settled(&handle, &manager).await?;
         made_once(bed, namespace, before)?;
-        load.judged().await?;
+        load.judged_of(bed, self.replicas).await?;
         handle.delete("Cluster", &handle.cluster).await?;
         gone(&handle).await?;
         if is_template_not_owned(&manager.strikes()) {

@@ -5,8 +5,8 @@
 //! goes. etcd answers only after the others have brought it up to date, so its answers alone would come too late.
 
 use super::{Finding, Moment, Rule};
+use crate::observer::names::client_url;
 use crate::observer::record::{Answer, Event, Member, Status};
-use api::names::client_url;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
 

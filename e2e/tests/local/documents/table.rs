@@ -138,7 +138,10 @@ pub(super) const COMMANDS: &[Row] = &[
     ("docs/start.md", "bash -c '. hack/setup.sh && cargo run -p e2e -- tools build --all-etcd'", BUILDS),
     ("docs/start.md", "go clean -cache -modcache", COMPUTER),
     ("docs/tasks/back-up-and-restore.md", "ssh admin@ADDRESS ", SSH),
+    // Nobody would lift the pause before the Cluster of the page is deleted.
+    ("docs/tasks/back-up-and-restore.md", "kubectl patch cluster ", Judged),
     ("docs/tasks/back-up-and-restore.md", "docker cp MACHINE:/root/etcd.snapshot .", DOCKER),
+    ("docs/tasks/back-up-and-restore.md", "docker cp etcd.snapshot MACHINE:/root/", DOCKER),
     ("docs/tasks/back-up-and-restore.md", "systemctl stop etcd", RESTORE),
     ("docs/tasks/back-up-and-restore.md", "systemctl start --no-block etcd", RESTORE),
     ("docs/tasks/back-up-and-restore.md", "mv /var/lib/etcd ", RESTORE),
