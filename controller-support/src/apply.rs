@@ -124,7 +124,7 @@ where
     // A restore of the management cluster may have undone what is remembered.
     written.forget(&uid);
     match api.get_opt(&name).await {
-        Ok(Some(live)) if live.uid().as_ref() == Some(&uid) => written.remember(live),
+        Ok(Some(live)) if live.uid().as_ref() == Some(&uid) => written.remember_read(live),
         // The watch is about to report that it is gone.
         Ok(_) => {}
         Err(error) => tracing::warn!(%error, "{kind} {name} was not read after a conflict"),

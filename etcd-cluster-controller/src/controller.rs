@@ -102,6 +102,10 @@ fn mapped(
 
 async fn reconcile(etcd: Arc<EtcdCluster>, context: Arc<Context>) -> Result<Action> {
     let etcd = context.written.newest(etcd);
+    // What was read after a conflict may show that it is another manager's by now.
+    if !context.shared.scope.reconciles(etcd.as_ref()) {
+        return Ok(Action::await_change());
+    }
     let mut observation = match observe(&context, etcd.clone()).await {
         Ok(observation) => observation,
         Err(error) => {
@@ -117,6 +121,9 @@ async fn reconcile(etcd: Arc<EtcdCluster>, context: Arc<Context>) -> Result<Acti
             Ok(live) => live,
             Err(error) => return not_read_live(&context, &observation, decision, error).await,
         };
+        if !context.shared.scope.reconciles(live.etcd.as_ref()) {
+            return Ok(Action::await_change());
+        }
         let again = plan(&live);
         if again.next != decision.next {
             tracing::info!(planned = ?decision.next, live = ?again.next, "off: it does not come out the same live");

@@ -5,7 +5,7 @@ use crate::build::objects::LOCK_INFORMATION;
 use crate::observation::{DataSecret, FoundValues, Guard, Init};
 use api::{EtcdadmConfig, names};
 use controller_support::kinds::CLUSTER_API_CONTRACTS;
-use controller_support::{Cached, DeferredStatuses, Events, Failures, Result, Shared, WriteCache};
+use controller_support::{Cached, DeferredStatuses, Events, Failures, Result, Scope, Shared, WriteCache};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::api::DynamicObject;
 use kube::discovery::ApiResource;
@@ -14,6 +14,7 @@ use kube::{Client, ResourceExt};
 /// What every reconcile shares.
 pub(crate) struct Context {
     pub client: Client,
+    pub scope: Scope,
     pub configs: Cached,
     pub machines: Cached,
     pub clusters: Cached,
@@ -37,6 +38,7 @@ impl Context {
         let labelled = Some(names::ETCD_CLUSTER_LABEL);
         Ok(Self {
             client: shared.client.clone(),
+            scope: shared.scope.clone(),
             configs: shared.caches.watch(&ApiResource::erase::<EtcdadmConfig>(&()), None),
             machines: shared.caches.watch(&machines, None),
             clusters: shared.caches.watch(&clusters, None),

@@ -77,6 +77,10 @@ fn mapped(
 
 async fn reconcile(config: Arc<DynamicObject>, context: Arc<Context>) -> Result<Action> {
     let config = context.written.newest(Arc::new(parse(&config)?));
+    // What was read after a conflict may show that it is another manager's by now.
+    if !context.scope.reconciles(config.as_ref()) {
+        return Ok(Action::await_change());
+    }
     if config.metadata.deletion_timestamp.is_some() {
         // The config owns the Secret, which is deleted with it.
         return Ok(Action::await_change());
@@ -162,7 +166,7 @@ fn parse(config: &DynamicObject) -> Result<EtcdadmConfig> {
 mod tests {
     use super::*;
     use crate::fixture::ready_to_init;
-    use controller_support::{DeferredStatuses, Events, Failures, WriteCache};
+    use controller_support::{DeferredStatuses, Events, Failures, Scope, WriteCache};
     use http::{Request, Response};
     use k8s_openapi::api::core::v1::ConfigMap;
     use kube::Client;
@@ -190,6 +194,7 @@ mod tests {
         let context = Context {
             events: Events::new(client.clone(), CONTROLLER),
             client,
+            scope: Scope::default(),
             configs: nothing(),
             machines: nothing(),
             clusters: nothing(),
@@ -221,6 +226,7 @@ mod tests {
         );
         tokio::time::advance(Duration::from_secs(2)).await;
         report_failure(&context, &observation.config, &Reads::default(), &refused).await;
-        assert_eq!((asked.load(Ordering::Relaxed), newest().as_deref()), (1, Some("50")));
+        // The second request is to read it, which fails too.
+        assert_eq!((asked.load(Ordering::Relaxed), newest().as_deref()), (2, Some("50")));
     }
 }

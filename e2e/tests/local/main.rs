@@ -273,7 +273,7 @@ fn scenarios() -> Vec<Scenario<Lane>> {
         scenario!(changes::of_the_number).long(true),
         scenario!(changes::to_more).long(true),
         scenario!(stale::watches_one_by_one).long(true),
-        scenario!(stale::beside_another_writer),
+        scenario!(stale::beside_another_writer).long(true),
         scenario!(lags::in_every_change).long(true),
         scenario!(lags::in_the_middle_of_changes).long(true),
         scenario!(lags::while_members_come_and_go).long(true),

@@ -28,7 +28,7 @@ pub(crate) async fn show_block_move(
     loss: &Loss,
 ) -> Result<Option<Duration>> {
     // The writes of this reconcile itself count already.
-    let etcd = context.written.newest(observation.etcd.clone());
+    let etcd = context.written.as_written(observation.etcd.clone());
     let Some(value) = change(&etcd, observation, loss) else { return Ok(None) };
     let uid = etcd.uid().unwrap_or_default();
     if context.put_off.has(&uid, WHAT) {
@@ -67,9 +67,11 @@ pub(super) async fn begin_with(
     match set_metadata(context, etcd, json!({"annotations": all})).await {
         Err(refusal) if refusal.is_invalid() => {
             let outcome = set_metadata(context, etcd, json!({"annotations": annotations})).await?;
-            // The annotations are accepted without `block-move`, so that is what was refused.
-            tracing::warn!(error = %refusal, etcd = etcd.name_any(), "block-move was not changed");
-            context.put_off.put(&uid, WHAT);
+            if outcome == Outcome::Done {
+                // The annotations are accepted without `block-move`, so that is what was refused.
+                tracing::warn!(error = %refusal, etcd = etcd.name_any(), "block-move was not changed");
+                context.put_off.put(&uid, WHAT);
+            }
             Ok(outcome)
         }
         outcome => outcome,

@@ -24,7 +24,7 @@ pub(crate) async fn write_status(context: &Context, etcd: &Arc<EtcdCluster>, aft
         return Ok(());
     }
     let api: Api<EtcdCluster> = Api::namespaced(context.shared.client.clone(), &etcd.namespace().unwrap_or_default());
-    let newest = context.written.newest(etcd.clone());
+    let newest = context.written.as_written(etcd.clone());
     if !apply::write_remembered_status(&api, CONTROLLER, &context.written, newest.as_ref(), &after).await? {
         return Ok(());
     }

@@ -9,7 +9,7 @@
 
 mod run;
 
-pub use run::{Run, RunKind};
+pub use run::{Run, RunKind, longest_gap};
 
 use super::{Member, hex};
 use k8s_openapi::jiff::Timestamp;

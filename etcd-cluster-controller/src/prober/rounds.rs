@@ -3,7 +3,7 @@
 use super::cadence::cadence;
 use super::cluster::Cluster;
 use super::{Probes, Shared, Target};
-use crate::observation::probe::{Run, RunKind, TargetKey};
+use crate::observation::probe::{Run, RunKind, TargetKey, longest_gap};
 use futures::future::{BoxFuture, FutureExt};
 use futures::stream::{FuturesUnordered, StreamExt};
 use std::collections::BTreeMap;
@@ -167,7 +167,9 @@ fn next_probe(
     // unhealthy begins that much earlier, and no other one may still be running then.
     let took = now - begun;
     let last = (now + (missing + LEAST).saturating_sub(took)).max(now + LEAST);
-    if regular + took <= last {
+    // To wait for long would end the run.
+    let is_gap = last + took > now + longest_gap(wanted.interval);
+    if regular + took <= last || is_gap {
         regular
     } else if regular < last && now + LEAST + took <= last {
         last - took
@@ -210,12 +212,14 @@ mod tests {
         for (interval, unhealthy_after) in [(1, 4), (1, 60), (10, 60), (10, 61), (60, 60)] {
             let (interval, unhealthy_after, grace) = (seconds(interval), seconds(unhealthy_after), seconds(600));
             let wanted = Probes { ca: None, cluster_id: None, targets: Vec::new(), interval, unhealthy_after, grace };
-            for took in [Duration::ZERO, Duration::from_millis(20), seconds(3), seconds(5)] {
+            for took in [Duration::ZERO, Duration::from_millis(20), seconds(3), seconds(5), seconds(21)] {
                 // Each time by other chances.
                 for _ in 0..200 {
                     let (late, longest) = found(&wanted, took);
-                    // A second probe that takes longer than the time that is left comes too late in any case.
-                    let possible = took.saturating_sub(unhealthy_after);
+                    // A second probe that takes longer than the time that is left comes too late in any case. If one
+                    // takes nearly as long as what ends a run, nothing waits.
+                    let is_slow = 2 * took > longest_gap(interval);
+                    let possible = if is_slow { took } else { took.saturating_sub(unhealthy_after) };
                     assert!(late <= possible + 2 * LEAST, "every {interval:?}, a probe takes {took:?}: {late:?} late");
                     assert!(longest <= interval.max(2 * took + 2 * LEAST), "{longest:?} without a probe");
                 }

@@ -8,6 +8,13 @@ const GAP_INTERVALS: u32 = 3;
 /// The shortest gap that ends a run. One probe of a silent member with two addresses already takes 10 s.
 const LEAST_GAP: Duration = Duration::from_secs(30);
 
+/// How long after the end of one probe the next one may end, with this time between probes, so that both belong to the
+/// same run.
+#[must_use]
+pub fn longest_gap(interval: Duration) -> Duration {
+    interval.saturating_mul(GAP_INTERVALS).max(LEAST_GAP)
+}
+
 /// The result that the probes of a run have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunKind {
@@ -80,7 +87,7 @@ impl Run {
 
     fn is_current(&self, at: Timestamp, interval: Duration) -> bool {
         // A clock that is set back by as much makes a gap as well: what happened in between is not known.
-        let gap = SignedDuration::try_from(interval.saturating_mul(GAP_INTERVALS).max(LEAST_GAP));
+        let gap = SignedDuration::try_from(longest_gap(interval));
         at.duration_since(self.last).abs() <= gap.unwrap_or(SignedDuration::MAX)
     }
 }
