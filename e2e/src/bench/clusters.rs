@@ -50,6 +50,8 @@ pub async fn clusters(world: &World, numbers: &[usize]) -> Result<()> {
         let measured = measure(&mut bed, *number, &mut table).await;
         points.push(measured.with_context(|| format!("{number} clusters"))?);
         deaths::measure(&bed, *number, &mut table).await.with_context(|| format!("deaths in {number} clusters"))?;
+        // Larger numbers take long. Whoever ends the program before then has this.
+        eprint!("{table}");
     }
     linear::rows(&points, &mut table);
     print!("{table}");
