@@ -114,8 +114,8 @@ where
 /// server has much to do. Until it has caught up, each further write would only be refused, and be more work for the API
 /// server.
 ///
-/// The reconcile must end, with [`has_changed`], and not write to the object any more: what it would write was not
-/// decided from what is remembered now.
+/// The reconcile must end, and not write to the object any more: what it would write was not decided from what is
+/// remembered now.
 pub async fn read_after_conflict<K>(api: &Api<K>, written: &WriteCache<K>, read: &K)
 where
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
