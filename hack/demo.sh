@@ -12,9 +12,13 @@ case " $* " in
     ;;
 esac
 . hack/setup.sh
-[ -e "${CARGO_TARGET_DIR:-target}/debug/demo" ] ||
+quiet=(--quiet)
+if [ ! -e "${CARGO_TARGET_DIR:-target}/debug/demo" ]; then
     echo "building this project's programs: the first time takes some minutes" >&2
-cargo build --quiet --workspace --bins
+    # Cargo says how far it is.
+    quiet=()
+fi
+cargo build "${quiet[@]}" --workspace --bins
 # Containers have a C library of their own.
-[ -z "${SETUP_DOCKER:-}" ] || cargo rustc --quiet -p etcdadm --bin etcdadm -- -C target-feature=+crt-static
+[ -z "${SETUP_DOCKER:-}" ] || cargo rustc "${quiet[@]}" -p etcdadm --bin etcdadm -- -C target-feature=+crt-static
 exec "${CARGO_TARGET_DIR:-target}/debug/demo" "$@"
