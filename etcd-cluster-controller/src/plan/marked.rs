@@ -10,7 +10,7 @@ use super::growth::{is_late, missing_since};
 use super::repair::{self, RETRY_PERIOD, is_paused, recovers};
 use super::rollout::{is_outdated, may_go_first, obstacle_to_replacing};
 use super::step::WhyDeleted;
-use super::{Hold, Plan, Step, View, corrupt, retire, stuck};
+use super::{Hold, Plan, Step, View, corrupt, retire, stuck, upgrade};
 use crate::roster::{Seat, Verdict};
 use api::conditions::reasons;
 use api::etcd_cluster::RemediationMode;
@@ -186,6 +186,7 @@ fn is_to_wait(view: &View<'_>, wanted: &Wanted<'_, '_>) -> bool {
 fn obstacle_of_a_voter(view: &View<'_>) -> Option<String> {
     let (voters, wanted) = (view.roster.voters().count(), view.wanted());
     let unwell = view.roster.voters().find(|other| !other.is_healthy());
+    let unmade = upgrade::cannot_start(view);
     match unwell {
         Some(only) if voters == 1 => Some(format!(
             "its member is the only one and is not healthy ({}). Its data would go with it: bring the member back",
@@ -195,6 +196,7 @@ fn obstacle_of_a_voter(view: &View<'_>) -> Option<String> {
             Some(format!("every voter has to be healthy first, and one is not: member {}", other.describe()))
         }
         None if retire::is_under_way(view) => Some("another Machine is on its way out, and goes first".to_owned()),
+        None if unmade.is_some() => unmade.map(|why| format!("no other Machine would start etcd: {why}")),
         None if view.removes_first() && !may_go_first(view) => {
             Some("there is no room for another Machine before those on their way out are gone".to_owned())
         }

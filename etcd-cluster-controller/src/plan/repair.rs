@@ -6,7 +6,7 @@
 
 use super::growth::missing_since;
 use super::retire::may_leave;
-use super::{Hold, Plan, Step, View};
+use super::{Hold, Plan, Step, View, upgrade};
 use crate::observation::probe::MemberFault;
 use crate::observation::{Observation, Outcome, Template};
 use crate::plan::step::WhyDeleted;
@@ -76,10 +76,11 @@ fn goes_from(view: &View<'_>, voter: &Seat<'_>) -> Option<Timestamp> {
     Timestamp::from_second(begins.as_second().saturating_add(grace)).ok()
 }
 
-/// Whether another Machine could be made, and would boot.
+/// Whether another Machine could be made, and would boot and start etcd.
 pub(super) fn can_be_made_again(view: &View<'_>) -> bool {
     matches!(view.observation.template, Template::Found { .. })
         && view.cluster().is_some_and(|cluster| cluster.infrastructure_ready)
+        && upgrade::cannot_start(view).is_none()
 }
 
 /// With an even number of voters, the failed voter goes before anything else is done: without it, etcd survives one

@@ -19,23 +19,34 @@ const NAMED: usize = 4;
 pub(crate) fn refusal(view: &View<'_>) -> Option<String> {
     let spec = view.observation.etcd.spec.etcdadm_config_spec.etcd_version();
     let wanted = spec.unwrap_or(build::version(&view.observation.etcd)).parse::<EtcdVersion>().ok()?;
+    let unmade = cannot_start(view);
     // Without a version in the spec, the one in force stays.
-    let Some(why) = spec.and_then(|_| why_not(view, &wanted)) else { return wrong_flag(view, &wanted) };
+    let Some(why) = spec.and_then(|_| why_not(view, &wanted)) else {
+        let flag = wrong_flag(view, &wanted)?;
+        let nor = if unmade.is_some() { ", and no Machine is made" } else { "" };
+        return Some(format!("{flag}. Until the spec changes, no rollout goes on{nor}"));
+    };
     let all = running(view, |_| true);
     let (lowest, highest) = (all.iter().min()?, all.iter().max()?);
     let runs = if lowest == highest { lowest.to_string() } else { format!("{lowest} to {highest}") };
-    Some(format!(
-        "the members run etcd {runs}, and the spec says {wanted}: {why}. Until the spec changes, new members get the version before"
-    ))
+    let then = match unmade {
+        None => "new members get the version before".to_owned(),
+        Some(flag) => format!("no Machine is made: it would get the version before, and {flag}"),
+    };
+    Some(format!("the members run etcd {runs}, and the spec says {wanted}: {why}. Until the spec changes, {then}"))
 }
 
-/// Which of the spec's flags is wrong, or is not one of the version that new members are to get. No machine would start
-/// etcd with it.
-fn wrong_flag(view: &View<'_>, wanted: &EtcdVersion) -> Option<String> {
+/// Why a Machine that is made now would never start etcd: the version that it gets does not have a flag of the spec.
+pub(super) fn cannot_start(view: &View<'_>) -> Option<String> {
+    wrong_flag(view, &build::version(&view.observation.etcd).parse().ok()?)
+}
+
+/// Which of the spec's flags is wrong, or is not one of a version. No machine would start etcd with it.
+fn wrong_flag(view: &View<'_>, version: &EtcdVersion) -> Option<String> {
     running(view, |_| true).first()?;
     let settings = view.observation.etcd.spec.etcdadm_config_spec.etcd.as_ref()?;
-    let (field, why) = settings.check(wanted).err()?;
-    Some(format!("spec.etcdadmConfigSpec.etcd.{field}: {why}. Until the spec changes, no rollout goes on"))
+    let (field, why) = settings.check(version).err()?;
+    Some(format!("spec.etcdadmConfigSpec.etcd.{field}: {why}"))
 }
 
 /// Whether a member of a version may join the present members.

@@ -1,13 +1,15 @@
 //! Stories without room for another Machine (`maxSurge: 0`): members leave first.
 
+use super::marked::waits;
 use super::repairing::{begins, deletes, step};
-use super::rolling::{condition, joins_of_several, outdated, replaced, urls};
+use super::rolling::{condition, joins_of_several, outdated, replaced, runs, urls};
 use super::surging::use_lists;
 use super::{creates, has_left, leaves, reason};
 use crate::fixture::{Story, name};
 use crate::observation::Template;
 use crate::plan::{Plan, Step, WhyDeleted, made_for};
 use api::conditions::{self as c, reasons};
+use api::etcdadm_config::{EtcdFlag, EtcdSettings};
 use api::names;
 
 fn without_room(count: usize, used: bool) -> Story {
@@ -250,4 +252,27 @@ fn nobody_leaves_where_no_other_would_come() {
     let mut story = without_room(3, false);
     story.cluster().infrastructure_ready = false;
     assert_eq!(replaced(&story.plan()), None, "{:?}", story.plan());
+    // Another Machine would never start etcd.
+    let wrong = |story: &mut Story| {
+        let flag = EtcdFlag { name: "experimental-initial-corrupt-check".to_owned(), value: "true".to_owned() };
+        let settings = EtcdSettings { extra_flags: vec![flag], ..EtcdSettings::default() };
+        story.etcd().spec.etcdadm_config_spec.version = Some("3.7.3".to_owned());
+        story.annotate(names::PINNED_VERSION_ANNOTATION, "3.7.3");
+        (0..3).for_each(|index| runs(story, index, "3.7.3"));
+        story.etcd().spec.etcdadm_config_spec.etcd = Some(settings);
+    };
+    let mut story = Story::with_voters(3, 3);
+    story.surges(0);
+    wrong(&mut story);
+    story.failing(2, "down");
+    story.pass(60);
+    step(&mut story);
+    assert_eq!(deletes(&story.plan()), None, "{:?}", story.plan());
+    story.etcd().spec.etcdadm_config_spec.etcd = None;
+    assert_eq!(deletes(&story.plan()), Some((name(2).as_str(), WhyDeleted::Unhealthy)), "{:?}", story.plan());
+    let mut story = Story::with_voters(3, 3);
+    story.surges(0);
+    wrong(&mut story);
+    story.mark(2);
+    waits(&story, "no other Machine would start etcd");
 }

@@ -2,7 +2,7 @@
 
 use super::{condition, creates, edit, joins, leaves, outdated, replaced, runs, urls};
 use crate::fixture::{Story, id};
-use crate::plan::{Plan, Step, View, version_refusal};
+use crate::plan::{Hold, Plan, Step, View, version_refusal};
 use api::conditions::{self as c, reasons};
 use api::etcdadm_config::{EtcdFlag, EtcdSettings};
 use api::names;
@@ -51,6 +51,44 @@ fn a_version_without_a_flag_of_the_spec_begins_no_rollout() {
     assert_eq!(story.plan(), Plan::Steady, "no rollout begins");
     let refused = condition(&story, c::MACHINES_UP_TO_DATE);
     assert!(refused.message.contains("extraFlags[0]: feature-gates: LeaseCheckpointPersist takes"), "{refused:?}");
+}
+
+fn with_flag(story: &mut Story, name: &str, value: &str) {
+    let flag = EtcdFlag { name: name.to_owned(), value: value.to_owned() };
+    story.etcd().spec.etcdadm_config_spec.etcd =
+        Some(EtcdSettings { extra_flags: vec![flag], ..EtcdSettings::default() });
+}
+
+/// Flags of the version that is refused are not flags of the version that new members get.
+#[test]
+fn no_machine_is_made_that_would_not_start_etcd() {
+    let mut story = Story::with_voters(3, 3);
+    story.annotate(names::ENDPOINTS_IN_USE_ANNOTATION, &urls(0..3));
+    (0..3).for_each(|index| runs(&mut story, index, "3.5.31"));
+    story.annotate(names::PINNED_VERSION_ANNOTATION, "3.5.31");
+    story.takes_one_learner();
+    story.etcd().spec.etcdadm_config_spec.version = Some("3.6.16".to_owned());
+    with_flag(&mut story, "feature-gates", "InitialCorruptCheck=true");
+    let refused = condition(&story, c::MACHINES_UP_TO_DATE);
+    for part in ["go to 3.5.32 or later first", "no Machine is made", "extraFlags[0]: feature-gates: etcd 3.5.31"] {
+        assert!(refused.message.contains(part), "{part}: {refused:?}");
+    }
+    story.failing(1, "down");
+    story.pass(60);
+    assert!(matches!(story.plan(), Plan::Do(Step::BeginRemediation(_))), "{:?}", story.plan());
+    story.settle();
+    let plan = story.plan();
+    let is_right = |hold: &Hold| hold.reason == reasons::UNSUPPORTED_VERSION_CHANGE && hold.message.contains("extraFlags[0]");
+    assert!(matches!(&plan, Plan::Block(hold) if is_right(hold)), "{plan:?}");
+    with_flag(&mut story, "experimental-initial-corrupt-check", "true");
+    assert_eq!(creates(&story.plan()), Some(3), "{:?}", story.plan());
+    // One that is held back could start etcd, unlike one that would be made again.
+    let mut story = Story::with_voters(3, 2);
+    story.held_back(2);
+    with_flag(&mut story, "feature-gates", "LeaseCheckpointPersist=true");
+    assert!(!matches!(story.plan(), Plan::Do(Step::DeleteHeldBack { .. })), "{:?}", story.plan());
+    with_flag(&mut story, "feature-gates", "InitialCorruptCheck=true");
+    assert!(matches!(story.plan(), Plan::Do(Step::DeleteHeldBack { .. })), "{:?}", story.plan());
 }
 
 #[test]
