@@ -78,7 +78,8 @@ fn no_machine_is_made_that_would_not_start_etcd() {
     assert!(matches!(story.plan(), Plan::Do(Step::BeginRemediation(_))), "{:?}", story.plan());
     story.settle();
     let plan = story.plan();
-    let is_right = |hold: &Hold| hold.reason == reasons::UNSUPPORTED_VERSION_CHANGE && hold.message.contains("extraFlags[0]");
+    let is_right =
+        |hold: &Hold| hold.reason == reasons::UNSUPPORTED_VERSION_CHANGE && hold.message.contains("extraFlags[0]");
     assert!(matches!(&plan, Plan::Block(hold) if is_right(hold)), "{plan:?}");
     with_flag(&mut story, "experimental-initial-corrupt-check", "true");
     assert_eq!(creates(&story.plan()), Some(3), "{:?}", story.plan());
