@@ -26,6 +26,7 @@ mod departures;
 mod documents;
 mod domains;
 mod during;
+mod flags;
 mod forced;
 mod forgetful;
 mod full;
@@ -86,7 +87,7 @@ fn main() -> ExitCode {
 /// promtool, CRDs of other projects, other releases of Cluster API and of Kubernetes, earlier states of this project,
 /// and the judge for scenarios that record a history.
 fn prepare(tools: &Tools, wanted: &[&str]) -> Result<()> {
-    if wanted.contains(&"rolls::versions_under_load") {
+    if ["rolls::versions_under_load", "flags::of_another_version"].iter().any(|name| wanted.contains(name)) {
         Etcd::ALL.into_iter().try_for_each(Etcd::ensure)?;
     }
     if wanted.contains(&"control_planes::that_roll_back") {
@@ -331,6 +332,7 @@ fn scenarios() -> Vec<Scenario<Lane>> {
         scenario!(repair::of_two_of_five).long(true),
         scenario!(repair::by_one_that_boots_slowly).long(true),
         scenario!(repair::survives_kills).long(true),
+        scenario!(flags::of_another_version).long(true),
         scenario!(stuck::a_learner).long(true),
         scenario!(certificates::that_have_expired).long(true),
         scenario!(ill::networks).long(true),
