@@ -18,9 +18,9 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// How long the scenario waits to see that nothing is done.
 const STEADY: Duration = Duration::from_secs(10);
 
-/// The spec gets a flag that its version of etcd does not have, and a machine dies. No machine would start etcd, so none
-/// is made, and the failed member stays, although there is no room for another one before it goes (`maxSurge: 0`). Once
-/// the spec is right, the member is replaced at once, by the first Machine that is made.
+/// The spec gets a flag that its version of etcd does not have, and a machine dies. No machine would start etcd, so
+/// none is made, and the failed member stays, although there is no room for another one before it goes (`maxSurge: 0`).
+/// Once the spec is right, the member is replaced at once, by the first Machine that is made.
 pub(crate) async fn of_another_version(bed: &mut Bed) -> Result<()> {
     let version = Etcd::ALL[0].version()?;
     let in_place = |etcd: &mut Value| {

@@ -160,8 +160,8 @@ fn leaving(view: &View<'_>) -> Option<Plan> {
 }
 
 /// Deletes a Machine that has not been admitted, and that was made from an earlier spec or with another learner limit
-/// than the others. Nothing is lost with it. It stays if it is paused, if no other can be made from the template or would
-/// start etcd, or if it is not known which Machines are admitted.
+/// than the others. Nothing is lost with it. It stays if it is paused, if no other can be made from the template or
+/// would start etcd, or if it is not known which Machines are admitted.
 fn make_again(view: &View<'_>, machines: &Machines<'_, '_>) -> Option<Step> {
     let observation = view.observation;
     if !matches!(observation.template, Template::Found { .. })
@@ -205,8 +205,8 @@ fn obstacle(view: &View<'_>, machines: &Machines<'_, '_>) -> Option<Plan> {
 /// Creates the next Machine. If the template cannot be read just now, the wait for Machines that are on their way is
 /// reported first. A template that does not exist is reported at any time. Before etcd has begun, the plan waits for
 /// the Cluster's infrastructure, because it reports failure domains, and a Machine keeps its domain. Later, a
-/// replacement matters more. A Machine that would not start etcd is not made: its place would be taken until its grace is
-/// over, also if the spec is corrected at once.
+/// replacement matters more. A Machine that would not start etcd is not made: its place would be taken until its grace
+/// is over, also if the spec is corrected at once.
 fn create(view: &View<'_>, cluster: &ClusterView, coming: Option<Plan>) -> Plan {
     if let Some(why) = upgrade::cannot_start(view) {
         return block(reasons::UNSUPPORTED_VERSION_CHANGE, format!("no Machine is made: {why}"));
