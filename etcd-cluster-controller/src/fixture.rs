@@ -9,6 +9,7 @@ use crate::plan::{Plan, View, plan};
 use crate::roster::Seat;
 use crate::status::status;
 use api::etcd_cluster::{MachineDeletion, RollingUpdate};
+use api::etcdadm_config::{EtcdFlag, EtcdSettings};
 use api::names;
 use api::version::DEFAULT_ETCD_VERSION;
 use api::{EtcdCluster, EtcdClusterStatus, EtcdadmConfigSpec};
@@ -177,6 +178,13 @@ impl Story {
     pub(crate) fn takes_learners(&mut self, limit: &str) {
         self.annotate(names::MAX_LEARNERS_ANNOTATION, limit);
         self.observation.learner_limits.values_mut().for_each(|made_with| limit.clone_into(made_with));
+    }
+
+    /// The spec has this flag of etcd, and no other.
+    pub(crate) fn with_flag(&mut self, name: &str, value: &str) {
+        let flag = EtcdFlag { name: name.to_owned(), value: value.to_owned() };
+        let settings = EtcdSettings { extra_flags: vec![flag], ..EtcdSettings::default() };
+        self.etcd().spec.etcdadm_config_spec.etcd = Some(settings);
     }
 
     /// Sets how many Machines more than wanted a rollout may make.

@@ -19,17 +19,16 @@ const NAMED: usize = 4;
 pub(crate) fn refusal(view: &View<'_>) -> Option<String> {
     let spec = view.observation.etcd.spec.etcdadm_config_spec.etcd_version();
     let wanted = spec.unwrap_or(build::version(&view.observation.etcd)).parse::<EtcdVersion>().ok()?;
-    let unmade = cannot_start(view);
     // Without a version in the spec, the one in force stays.
     let Some(why) = spec.and_then(|_| why_not(view, &wanted)) else {
         let flag = wrong_flag(view, &wanted)?;
-        let nor = if unmade.is_some() { ", and no Machine is made" } else { "" };
+        let nor = if cannot_start(view).is_some() { ", and no Machine is made" } else { "" };
         return Some(format!("{flag}. Until the spec changes, no rollout goes on{nor}"));
     };
     let all = running(view, |_| true);
     let (lowest, highest) = (all.iter().min()?, all.iter().max()?);
     let runs = if lowest == highest { lowest.to_string() } else { format!("{lowest} to {highest}") };
-    let then = match unmade {
+    let then = match cannot_start(view) {
         None => "new members get the version before".to_owned(),
         Some(flag) => format!("no Machine is made: it would get the version before, and {flag}"),
     };

@@ -9,7 +9,6 @@ use crate::fixture::{Story, name};
 use crate::observation::Template;
 use crate::plan::{Plan, Step, WhyDeleted, made_for};
 use api::conditions::{self as c, reasons};
-use api::etcdadm_config::{EtcdFlag, EtcdSettings};
 use api::names;
 
 fn without_room(count: usize, used: bool) -> Story {
@@ -254,12 +253,10 @@ fn nobody_leaves_where_no_other_would_come() {
     assert_eq!(replaced(&story.plan()), None, "{:?}", story.plan());
     // Another Machine would never start etcd.
     let wrong = |story: &mut Story| {
-        let flag = EtcdFlag { name: "experimental-initial-corrupt-check".to_owned(), value: "true".to_owned() };
-        let settings = EtcdSettings { extra_flags: vec![flag], ..EtcdSettings::default() };
         story.etcd().spec.etcdadm_config_spec.version = Some("3.7.3".to_owned());
         story.annotate(names::PINNED_VERSION_ANNOTATION, "3.7.3");
         (0..3).for_each(|index| runs(story, index, "3.7.3"));
-        story.etcd().spec.etcdadm_config_spec.etcd = Some(settings);
+        story.with_flag("experimental-initial-corrupt-check", "true");
     };
     let mut story = Story::with_voters(3, 3);
     story.surges(0);

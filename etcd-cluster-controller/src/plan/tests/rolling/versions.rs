@@ -4,7 +4,6 @@ use super::{condition, creates, edit, joins, leaves, outdated, replaced, runs, u
 use crate::fixture::{Story, id};
 use crate::plan::{Hold, Plan, Step, View, version_refusal};
 use api::conditions::{self as c, reasons};
-use api::etcdadm_config::{EtcdFlag, EtcdSettings};
 use api::names;
 
 #[test]
@@ -30,11 +29,8 @@ fn a_version_that_cannot_be_gone_to_is_reported_and_everything_else_goes_on() {
 fn a_version_without_a_flag_of_the_spec_begins_no_rollout() {
     let mut story = Story::with_voters(3, 3);
     story.annotate(names::ENDPOINTS_IN_USE_ANNOTATION, &urls(0..3));
-    let spec = &mut story.etcd().spec.etcdadm_config_spec;
-    let flag = |name: &str, value: &str| EtcdFlag { name: name.to_owned(), value: value.to_owned() };
-    let flags = |flag| Some(EtcdSettings { extra_flags: vec![flag], ..EtcdSettings::default() });
-    spec.version = Some("3.7.3".to_owned());
-    spec.etcd = flags(flag("experimental-initial-corrupt-check", "true"));
+    story.etcd().spec.etcdadm_config_spec.version = Some("3.7.3".to_owned());
+    story.with_flag("experimental-initial-corrupt-check", "true");
     assert_eq!(story.plan(), Plan::Steady, "it is not pinned");
     let refused = condition(&story, c::MACHINES_UP_TO_DATE);
     assert_eq!(refused.reason, reasons::UNSUPPORTED_VERSION_CHANGE);
@@ -43,20 +39,14 @@ fn a_version_without_a_flag_of_the_spec_begins_no_rollout() {
     {
         assert!(refused.message.contains(part), "{refused:?}");
     }
-    story.etcd().spec.etcdadm_config_spec.etcd = flags(flag("feature-gates", "InitialCorruptCheck=true"));
+    story.with_flag("feature-gates", "InitialCorruptCheck=true");
     assert!(matches!(story.plan(), Plan::Do(Step::Record { .. })), "{:?}", story.plan());
     // Without a version in the spec, the recorded one is in force.
-    let spec = &mut story.etcd().spec.etcdadm_config_spec;
-    (spec.version, spec.etcd) = (None, flags(flag("feature-gates", "LeaseCheckpointPersist=true")));
+    story.etcd().spec.etcdadm_config_spec.version = None;
+    story.with_flag("feature-gates", "LeaseCheckpointPersist=true");
     assert_eq!(story.plan(), Plan::Steady, "no rollout begins");
     let refused = condition(&story, c::MACHINES_UP_TO_DATE);
     assert!(refused.message.contains("extraFlags[0]: feature-gates: LeaseCheckpointPersist takes"), "{refused:?}");
-}
-
-fn with_flag(story: &mut Story, name: &str, value: &str) {
-    let flag = EtcdFlag { name: name.to_owned(), value: value.to_owned() };
-    story.etcd().spec.etcdadm_config_spec.etcd =
-        Some(EtcdSettings { extra_flags: vec![flag], ..EtcdSettings::default() });
 }
 
 /// Flags of the version that is refused are not flags of the version that new members get.
@@ -68,7 +58,7 @@ fn no_machine_is_made_that_would_not_start_etcd() {
     story.annotate(names::PINNED_VERSION_ANNOTATION, "3.5.31");
     story.takes_one_learner();
     story.etcd().spec.etcdadm_config_spec.version = Some("3.6.16".to_owned());
-    with_flag(&mut story, "feature-gates", "InitialCorruptCheck=true");
+    story.with_flag("feature-gates", "InitialCorruptCheck=true");
     let refused = condition(&story, c::MACHINES_UP_TO_DATE);
     for part in ["go to 3.5.32 or later first", "no Machine is made", "extraFlags[0]: feature-gates: etcd 3.5.31"] {
         assert!(refused.message.contains(part), "{part}: {refused:?}");
@@ -81,14 +71,14 @@ fn no_machine_is_made_that_would_not_start_etcd() {
     let is_right =
         |hold: &Hold| hold.reason == reasons::UNSUPPORTED_VERSION_CHANGE && hold.message.contains("extraFlags[0]");
     assert!(matches!(&plan, Plan::Block(hold) if is_right(hold)), "{plan:?}");
-    with_flag(&mut story, "experimental-initial-corrupt-check", "true");
+    story.with_flag("experimental-initial-corrupt-check", "true");
     assert_eq!(creates(&story.plan()), Some(3), "{:?}", story.plan());
     // One that is held back could start etcd, unlike one that would be made again.
     let mut story = Story::with_voters(3, 2);
     story.held_back(2);
-    with_flag(&mut story, "feature-gates", "LeaseCheckpointPersist=true");
+    story.with_flag("feature-gates", "LeaseCheckpointPersist=true");
     assert!(!matches!(story.plan(), Plan::Do(Step::DeleteHeldBack { .. })), "{:?}", story.plan());
-    with_flag(&mut story, "feature-gates", "InitialCorruptCheck=true");
+    story.with_flag("feature-gates", "InitialCorruptCheck=true");
     assert!(matches!(story.plan(), Plan::Do(Step::DeleteHeldBack { .. })), "{:?}", story.plan());
 }
 
