@@ -1,12 +1,15 @@
 //! The figures of a history.
 
 use crate::percentile::percentile;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
 /// What the figures need of one request. Times are nanoseconds since the history began.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sample {
+    /// The number of the client.
+    pub(super) client: usize,
     pub(super) is_read: bool,
     /// Whether it belongs to the second try of a write.
     pub(super) again: bool,
@@ -51,6 +54,9 @@ pub struct Figures {
     /// The longest time without an acknowledged write, from the first request to the end of the last one, or to the end
     /// of the load if that is earlier.
     pub longest_stall: Duration,
+    /// The longest time that any one client went without an answer to a read or a write, between the same moments. A
+    /// stall of one client does not show in `longest_stall` while others go on.
+    pub longest_of_one: Duration,
     /// 99 % of the acknowledged writes took no longer than this.
     pub p99: Duration,
 }
@@ -71,6 +77,7 @@ impl Figures {
             unknown: count(false, Fate::Unknown),
             failed_twice: samples.iter().filter(|sample| sample.again && !sample.fate.is_answered()).count(),
             longest_stall: longest_stall(&samples, ended),
+            longest_of_one: longest_of_one(&samples, ended),
             p99: p99(&samples),
         }
     }
@@ -81,9 +88,24 @@ fn acknowledged(samples: &[Sample]) -> impl Iterator<Item = &Sample> {
 }
 
 fn longest_stall(samples: &[Sample], ended: i64) -> Duration {
+    longest_gap(samples, ended, acknowledged(samples))
+}
+
+fn longest_of_one(samples: &[Sample], ended: i64) -> Duration {
+    let mut by_client: BTreeMap<usize, Vec<Sample>> = BTreeMap::new();
+    for sample in samples {
+        by_client.entry(sample.client).or_default().push(*sample);
+    }
+    let of_one = |its: &Vec<Sample>| longest_gap(its, ended, its.iter().filter(|sample| sample.fate.is_answered()));
+    by_client.values().map(of_one).max().unwrap_or_default()
+}
+
+/// The longest time without one of these answers, from the first request of `samples` to the end of the last one, or to
+/// `ended` if that is earlier.
+fn longest_gap<'a>(samples: &[Sample], ended: i64, answers: impl Iterator<Item = &'a Sample>) -> Duration {
     let begin = samples.iter().map(|sample| sample.call).min().unwrap_or_default();
     let end = samples.iter().map(|sample| sample.returned).max().unwrap_or_default().min(ended);
-    let mut times: Vec<i64> = acknowledged(samples).map(|write| write.returned.min(end)).collect();
+    let mut times: Vec<i64> = answers.map(|answer| answer.returned.min(end)).collect();
     times.extend([begin, end]);
     times.sort_unstable();
     nanoseconds(times.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or_default())
@@ -101,12 +123,13 @@ fn nanoseconds(time: i64) -> Duration {
 
 impl fmt::Display for Figures {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { reads, writes, refused, failed, unknown, failed_twice, longest_stall, p99 } = self;
+        let Self { reads, writes, refused, failed, unknown, failed_twice, longest_stall, longest_of_one, p99 } = self;
         write!(
             f,
             "{writes} writes ({failed} failed, {unknown} unknown, {failed_twice} of them twice; {refused} refused), \
-             {reads} reads; longest stall {:.1} s, p99 {:.1} ms",
+             {reads} reads; longest stall {:.1} s, of one client {:.1} s, p99 {:.1} ms",
             longest_stall.as_secs_f64(),
+            longest_of_one.as_secs_f64(),
             p99.as_secs_f64() * 1000.0
         )
     }
@@ -119,7 +142,7 @@ mod tests {
     const SECOND: i64 = 1_000_000_000;
 
     fn write(call: i64, returned: i64, fate: Fate) -> Sample {
-        Sample { is_read: false, again: false, call, returned, fate }
+        Sample { client: 0, is_read: false, again: false, call, returned, fate }
     }
 
     #[test]
@@ -156,9 +179,18 @@ mod tests {
 
     #[test]
     fn reads_end_no_stall() {
-        let read = Sample { is_read: true, again: false, call: 0, returned: 5 * SECOND, fate: Fate::Ok };
+        let read = Sample { is_read: true, ..write(0, 5 * SECOND, Fate::Ok) };
         let figures = Figures::of([write(0, SECOND, Fate::Ok), read], i64::MAX);
         assert_eq!((figures.reads, figures.longest_stall), (1, Duration::from_secs(4)));
+    }
+
+    #[test]
+    fn the_stall_of_one_client_shows_beside_others() {
+        let other = (0..10).map(|second| write(second * SECOND, (second + 1) * SECOND, Fate::Ok));
+        let of_one = |from, to, fate| Sample { client: 1, ..write(from * SECOND, to * SECOND, fate) };
+        let slow = [of_one(0, 1, Fate::Ok), of_one(1, 4, Fate::Unknown), of_one(4, 5, Fate::Refused)];
+        let figures = Figures::of(other.chain(slow), i64::MAX);
+        assert_eq!((figures.longest_stall, figures.longest_of_one), (Duration::from_secs(1), Duration::from_secs(4)));
     }
 
     #[test]

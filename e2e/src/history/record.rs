@@ -143,7 +143,7 @@ impl Operation {
             Outcome::Unknown(_) => Fate::Unknown,
         };
         let (is_read, again) = (self.request.is_read(), self.again);
-        Sample { is_read, again, call: self.call, returned: self.returned, fate }
+        Sample { client: self.client, is_read, again, call: self.call, returned: self.returned, fate }
     }
 }
 

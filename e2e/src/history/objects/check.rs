@@ -7,6 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 /// One request about one object. Times are nanoseconds since the history began.
 #[derive(Clone, Debug)]
 pub struct Operation {
+    /// The number of the writer.
+    pub client: usize,
     /// The object's name.
     pub object: String,
     /// The request.

@@ -92,7 +92,15 @@ impl Writer {
             let object = format!("{PREFIX}{number}");
             let outcome = found.remove(&object).map_or(Outcome::Missing, |found| self.saw(&object, found));
             let again = self.again;
-            self.operations.push(Operation { object, request: Request::Read, call, outcome, returned, again });
+            self.operations.push(Operation {
+                client: self.number,
+                object,
+                request: Request::Read,
+                call,
+                outcome,
+                returned,
+                again,
+            });
         }
         true
     }
@@ -149,7 +157,7 @@ impl Writer {
         };
         let answered = !matches!(outcome, Outcome::Unknown(_));
         let (object, again) = (name.to_owned(), self.again);
-        self.operations.push(Operation { object, request, call, outcome, returned, again });
+        self.operations.push(Operation { client: self.number, object, request, call, outcome, returned, again });
         answered
     }
 
@@ -171,7 +179,8 @@ impl Operation {
             Outcome::Missing => Fate::Failed,
             Outcome::Unknown(_) => Fate::Unknown,
         };
-        Sample { is_read: !self.is_write(), again: self.again, call: self.call, returned: self.returned, fate }
+        let (client, is_read, again) = (self.client, !self.is_write(), self.again);
+        Sample { client, is_read, again, call: self.call, returned: self.returned, fate }
     }
 }
 

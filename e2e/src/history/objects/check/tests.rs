@@ -3,7 +3,8 @@
 use super::*;
 
 fn at(time: i64, request: Request, outcome: Outcome) -> Operation {
-    Operation { object: "a".to_owned(), request, call: 10 * time, outcome, returned: 10 * time + 5, again: false }
+    let (object, call) = ("a".to_owned(), 10 * time);
+    Operation { client: 0, object, request, call, outcome, returned: call + 5, again: false }
 }
 
 fn ok(version: u64, value: &str) -> Outcome {
