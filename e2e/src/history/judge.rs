@@ -47,11 +47,12 @@ pub struct Verdict {
 impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { verdict, reason, operations, watch_events, persisted_requests, seconds, .. } = self;
-        write!(
-            f,
-            "{verdict}: {operations} requests, {watch_events} changes watched, {persisted_requests} requests in the logs; \
-             judged in {seconds:.1} s"
-        )?;
+        write!(f, "{verdict}: {operations} requests, {watch_events} changes watched, ")?;
+        match persisted_requests {
+            0 => write!(f, "not compared with logs")?,
+            persisted => write!(f, "{persisted} requests in the logs")?,
+        }
+        write!(f, "; judged in {seconds:.1} s")?;
         if reason.is_empty() { Ok(()) } else { write!(f, "; {reason}") }
     }
 }

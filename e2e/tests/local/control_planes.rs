@@ -6,6 +6,7 @@ use crate::bring_up::PATIENCE;
 use crate::deletion::all_is_gone;
 use crate::departures::only_theirs;
 use crate::records::warnings;
+use crate::repair::{self, dies};
 use crate::rolls::{ROLLOUT, another_spec, changed, explained, is_voter, shared, up_to_date};
 use crate::shrinks::{are_well, wanted};
 use anyhow::{Context, Result, ensure};
@@ -17,6 +18,7 @@ use e2e::history::objects::{ObjectLoad, ObjectWriters};
 use e2e::plane::{Mark, users};
 use e2e::tools::Etcd;
 use e2e::until::until;
+use futures::try_join;
 use kube::ResourceExt;
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -60,6 +62,22 @@ pub(crate) async fn that_stall(bed: &mut Bed) -> Result<()> {
     rollout.stub.behave(Behaviour::Rolls);
     rollout.is_carried_out(bed, &third).await?;
     rollout.ends_well(bed).await
+}
+
+/// The control plane stalls, and there are six voters. Then two machines die: the leader's, which is old, and a new one,
+/// which is published already. The old member leaves, and the new one is replaced, while each list of endpoints keeps
+/// two live members. The published endpoints stay as they are until the control plane has rolled out with them. Then it
+/// is told of the replacement, and rolls out once more.
+pub(crate) async fn that_stall_while_members_die(bed: &mut Bed) -> Result<()> {
+    let third = Etcd::V3_7.version()?;
+    let mut rollout = Rollout::begin(bed, repair::manifests("stub-bereaved", 3)?, SERVERS).await?;
+    rollout.stub.behave(Behaviour::Stalls);
+    rollout.goes_to(&third).await?;
+    rollout.is_held_up(bed, "0 of 3 are up to date", SERVERS).await?;
+    rollout.loses_two(bed).await.context("two die")?;
+    rollout.stub.behave(Behaviour::Rolls);
+    rollout.is_carried_out_in_two(bed, &third).await?;
+    rollout.ends_after_deaths(bed, 2).await
 }
 
 /// Another version of etcd, while the watch of the control plane is held, from before the control plane is told until
@@ -346,6 +364,60 @@ impl Rollout {
         Ok(())
     }
 
+    /// The machines of two members die at the same time: the leader's, and one of the other spec. Waits until two of the
+    /// old members are left, and three new ones are there again.
+    async fn loses_two(&self, bed: &Bed) -> Result<()> {
+        let handle = &self.handle;
+        let before = handle.status().await?;
+        let leader = before.members.iter().find(|member| member.leader).context("there is no leader")?;
+        let is_old = |machine: &String| self.old.contains(machine);
+        let other = before.members.iter().find(|member| is_old(&member.machine) != is_old(&leader.machine));
+        let doomed = [&leader.machine, &other.context("there is no other")?.machine];
+        try_join!(dies(bed, handle, doomed[0]), dies(bed, handle, doomed[1]))?;
+        until("two old members and three new ones are there", ROLLOUT, async || {
+            let (status, machines) = (handle.status().await?, handle.etcd_machines().await?);
+            ensure!(!doomed.iter().any(|name| machines.contains(name)), "{machines:?}: {:?}", status.conditions);
+            let old = machines.iter().filter(|name| is_old(name)).count();
+            let voters = status.members.iter().filter(|member| is_voter(member)).count();
+            ensure!((old, machines.len(), voters) == (2, 5, 5), "{machines:?}: {:?}", status.conditions);
+            ensure!(status.ready, "{:?}", status.conditions);
+            Ok(Some(()))
+        })
+        .await?;
+        tokio::time::sleep(WAIT).await;
+        let (status, machines) = (handle.status().await?, handle.etcd_machines().await?);
+        let etcd = handle.membership(&bed.machines, &machines).await?;
+        ensure!(machines.len() == 5 && etcd.voters() == machines, "{machines:?}: {:?}", etcd.members);
+        let same = status.endpoints == before.endpoints;
+        ensure!(same, "published were {}, and are {}", before.endpoints, status.endpoints);
+        ensure!(self.stub.seen().started == self.servers, "the control plane has not stalled");
+        Ok(())
+    }
+
+    /// Waits until every member and every API server is replaced. The API servers are replaced a second time, because a
+    /// member that the control plane was told of has died.
+    async fn is_carried_out_in_two(&mut self, bed: &Bed, version: &str) -> Result<()> {
+        let handle = &self.handle;
+        let told = handle.status().await?.endpoints;
+        let endpoints = until("the control plane is told of the replacement", ROLLOUT, async || {
+            let (status, machines) = (handle.status().await?, handle.etcd_machines().await?);
+            ensure!(status.endpoints != told && status.ready, "{machines:?}: {:?}", status.conditions);
+            Ok(Some(status.endpoints))
+        })
+        .await?;
+        ensure!(shared(&endpoints, &told) == 2, "published were {told}, and are {endpoints}");
+        self.rolled += 1;
+        until("no old member is left", ROLLOUT, async || {
+            let machines = handle.etcd_machines().await?;
+            ensure!(!machines.iter().any(|name| self.old.contains(name)), "the Machines are {machines:?}");
+            Ok(Some(()))
+        })
+        .await?;
+        let (machines, status) = self.rests(bed, version).await?;
+        ensure!(status.endpoints == endpoints, "published were {endpoints}, and are {}", status.endpoints);
+        self.has_rolled(bed, machines, endpoints).await
+    }
+
     /// Scales etcd. As many of the earlier members as possible stay.
     async fn scales_to(&mut self, bed: &Bed, size: usize) -> Result<()> {
         let handle = &self.handle;
@@ -414,10 +486,23 @@ impl Rollout {
         ensure!(figures.unknown <= ObjectLoad::default().writers * moments, "{moments} times: {figures}");
         ensure!(figures.failed == 0 && figures.failed_twice == 0, "{figures}");
         explained(bed, handle, &record.unanswered())?;
+        is_deleted(bed, handle, &self.stub).await
+    }
 
-        handle.delete("Cluster", &handle.cluster).await?;
-        all_is_gone(bed, handle).await?;
-        self.stub.until_gone(PATIENCE).await
+    /// The same after so many members have died. API servers wait for an answer of a machine that is gone until their
+    /// own time limits, so their clients may wait as well.
+    async fn ends_after_deaths(self, bed: &Bed, deaths: usize) -> Result<()> {
+        let handle = &self.handle;
+        let told = warnings(&bed.client(), &handle.namespace).await?;
+        let others: Vec<&String> = told.iter().filter(|warning| !warning.starts_with("MemberUnhealthy")).collect();
+        ensure!(others.is_empty() && told.len() == deaths, "the warnings are {told:#?}");
+
+        let record = self.writers.end().await?;
+        let figures = record.figures();
+        println!("  {}: {figures}", handle.namespace);
+        record.check()?;
+        ensure!(figures.writes >= WRITES, "{figures}");
+        is_deleted(bed, handle, &self.stub).await
     }
 
     /// Checks in the audit log that our manager has written endpoints into the control plane as often as it has rolled
@@ -430,4 +515,11 @@ impl Rollout {
         ensure!(written == self.rolled, "endpoints were written {written} times:\n{ours}");
         Ok(())
     }
+}
+
+/// Deletes the Cluster, and waits until nothing is left.
+async fn is_deleted(bed: &Bed, handle: &ClusterHandle, stub: &ControlPlaneStub) -> Result<()> {
+    handle.delete("Cluster", &handle.cluster).await?;
+    all_is_gone(bed, handle).await?;
+    stub.until_gone(PATIENCE).await
 }

@@ -84,8 +84,8 @@ fn main() -> ExitCode {
 }
 
 /// Builds or downloads, outside the worlds, what only some scenarios use: other versions of etcd, clusterctl,
-/// promtool, CRDs of other projects, other releases of Cluster API and of Kubernetes, earlier states of this project,
-/// and the judge for scenarios that record a history.
+/// promtool, CRDs of other projects, other releases of Cluster API and of Kubernetes, and earlier states of this project.
+/// The judge of histories is always built.
 fn prepare(tools: &Tools, wanted: &[&str]) -> Result<()> {
     if ["rolls::versions_under_load", "flags::of_another_version"].iter().any(|name| wanted.contains(name)) {
         Etcd::ALL.into_iter().try_for_each(Etcd::ensure)?;
@@ -116,51 +116,8 @@ fn prepare(tools: &Tools, wanted: &[&str]) -> Result<()> {
     for commit in wanted.iter().filter_map(|name| upgrades::begins_at(name)) {
         Earlier::ensure(commit)?;
     }
-    let judged = [
-        "scale::",
-        "shrinks::",
-        "random_kills::",
-        "repair::",
-        "stuck::",
-        "rolls::",
-        "certificates::",
-        "releases::",
-        "ill::",
-        "full::",
-        "forced::",
-        "away::",
-        "leases::",
-        "clusterctl::moves",
-        "upgrades::",
-        "lags::",
-        "lasting::",
-        "pauses::",
-        "power_cuts::",
-        "clocks::",
-        "during::",
-        "by_hand::",
-        "changes::",
-        "departures::",
-        "domains::",
-        "marked::",
-        "addresses::",
-        "boots::",
-        "data_loss::",
-        "health::",
-        "kills::",
-        "missing::",
-        "places::",
-        "stale::",
-        "outage::",
-        "corrections::",
-        "shards::",
-        "ipv6::",
-    ];
-    if wanted.iter().any(|name| judged.iter().any(|module| name.starts_with(module))) {
-        Judge::ensure().map(drop)
-    } else {
-        Ok(())
-    }
+    // Almost every scenario records a history.
+    Judge::ensure().map(drop)
 }
 
 /// How long it may take to delete what a scenario has made.
@@ -304,6 +261,7 @@ fn scenarios() -> Vec<Scenario<Lane>> {
         scenario!(ipv6::whole_life).long(true),
         scenario!(large::members_join_one_by_one).long(true),
         scenario!(domains::members_are_spread),
+        scenario!(domains::replacements_are_spread).long(true),
         scenario!(shrinks::three_to_one),
         scenario!(shrinks::five_to_one).long(true),
         scenario!(shrinks::a_mind_is_changed).long(true),
@@ -313,6 +271,7 @@ fn scenarios() -> Vec<Scenario<Lane>> {
         scenario!(rolls::beside_a_control_plane),
         scenario!(control_planes::that_roll).long(true),
         scenario!(control_planes::that_stall).long(true),
+        scenario!(control_planes::that_stall_while_members_die).long(true),
         scenario!(control_planes::that_are_seen_late).long(true),
         scenario!(control_planes::that_roll_back).long(true),
         // API servers start throughout these two. Beside those of another scenario, a leader does not get the processor
