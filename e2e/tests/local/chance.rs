@@ -20,7 +20,7 @@ use futures::{StreamExt, TryStreamExt, stream};
 use in_use::{ControlPlane, recorded};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
@@ -176,6 +176,8 @@ impl Story<'_> {
                 self.told.push(format!("{size} are wanted"));
                 self.most += size.saturating_sub(self.size);
                 self.size = *size;
+                // One member cannot be replaced without an extra Machine.
+                changed(&self.handle, &json!({"rolloutStrategy": Value::Null})).await?;
                 wanted(&self.handle, *size).await
             }
             Change::RollOut => {
@@ -184,7 +186,9 @@ impl Story<'_> {
                 gone.extend(machines.iter().cloned());
                 self.most += machines.len();
                 let command = format!("echo {}", self.configurations);
-                changed(&self.handle, &json!({"etcdadmConfigSpec": {"preEtcdadmCommands": [command]}})).await
+                let strategy = self.strategy();
+                let spec = json!({"etcdadmConfigSpec": {"preEtcdadmCommands": [command]}, "rolloutStrategy": strategy});
+                changed(&self.handle, &spec).await
             }
             Change::Delete(machine) => {
                 self.told.push(format!("{machine} is deleted"));
@@ -203,6 +207,18 @@ impl Story<'_> {
                 self.bed.frozen().context("machines are not simulated")?.freeze(address)
             }
         }
+    }
+
+    /// The strategy of a rollout: often the default, and else with little room. Without an extra Machine, there has to
+    /// be more than one member.
+    fn strategy(&mut self) -> Value {
+        let max_surge = match self.random.random_range(0..4) {
+            0 => 1,
+            1 if self.size > 1 => 0,
+            _ => return Value::Null,
+        };
+        self.told.push(format!("maxSurge {max_surge}"));
+        json!({"rollingUpdate": {"maxSurge": max_surge}})
     }
 
     /// Adds faults that strike from now on.
