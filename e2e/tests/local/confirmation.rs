@@ -122,6 +122,11 @@ async fn dead_cluster(bed: &Bed) -> Result<()> {
 async fn whole_namespace(bed: &Bed) -> Result<()> {
     let handle = up(bed, "confirm-namespace", 1).await?;
     let namespaces: Api<Namespace> = Api::all(bed.client());
+    // The namespace's infrastructure goes too, maybe long before the Cluster does: nothing orders these deletions.
+    for name in handle.etcd_machines().await? {
+        let machine = bed.machines.get(&handle.namespace, &name)?;
+        bed.fault(&format!("{name}: its namespace is deleted"), &[&machine], Silence::Lasting);
+    }
     let begun = Instant::now();
     namespaces.delete(&handle.namespace, &DeleteParams::default()).await.context("delete the namespace")?;
     until("the namespace is gone", NAMESPACE_GONE, async || match namespaces.get_opt(&handle.namespace).await? {
