@@ -12,6 +12,8 @@
 #   --docker  the whole road on Cluster API's docker infrastructure: systemd, kubeadm, a working cluster; needs root
 #   NAME      only tests whose name contains it, and none of the checks
 #
+# With E2E_SABOTAGE=NAME, runs hack/sabotage.sh instead: the product is broken on purpose, and a scenario has to find it.
+#
 # Without a tier, runs what CI runs, which is all of them. With E2E_FULL=1, runs the longer scenarios too. First
 # installs or builds what the tests need. Failing tests on real parts print the directory of their logs. At the end,
 # there is one list of what took how long in all tiers; the last line says how many passed and failed.
@@ -33,6 +35,8 @@ for argument in "$@"; do
     *) [ -z "$name" ] || { echo "one test name at most" >&2 && exit 2; } && name=$argument ;;
     esac
 done
+[ -z "${E2E_SABOTAGE:-}" ] || exec hack/sabotage.sh
+
 # Integration tests by tier. The names of those in e2e decide the tier; the local tier has the rest of them.
 unit_tests=() api_tests=() local_tests=() docker_tests=()
 for path in */tests/*; do
