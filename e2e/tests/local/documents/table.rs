@@ -168,7 +168,7 @@ pub(super) const COMMANDS: &[Row] = &[
     ("", "hack/test.sh", BED),
     ("", "E2E_FULL=1 hack/test.sh", BED),
     ("", "hack/sabotage.sh NAME", BED),
-    ("", "E2E_SABOTAGE=NAME hack/sabotage.sh", BED),
+    ("", "E2E_SABOTAGE=NAME hack/test.sh", BED),
     ("", "hack/sabotage.sh --check", CHECKS),
     ("", "hack/programs.sh ", BUILDS),
     ("", "hack/reproduce.sh DIRECTORY", BUILDS),
