@@ -179,6 +179,17 @@ pub(crate) fn growing() -> Snapshot {
     scene.read()
 }
 
+/// The third member has just been added: its Machine has no address yet, so nobody knows that the member is its own.
+pub(crate) fn joining() -> Snapshot {
+    let mut scene = Scene::new(2);
+    scene.etcd["status"]["creationComplete"] = json!(false);
+    scene.etcd["status"]["ready"] = json!(false);
+    scene.machine(2).as_object_mut().unwrap().remove("status");
+    let member = scene.member(2);
+    *member = json!({"id": "102", "role": "Learner", "health": "Unknown", "peerURL": names::peer_url(&address(2))});
+    scene.read()
+}
+
 pub(crate) fn one_down() -> Snapshot {
     let mut scene = Scene::new(3);
     scene.fails(1, "2026-11-23T07:59:20Z");

@@ -122,7 +122,7 @@ fn row(seat: &Seat, times: Times) -> Vec<String> {
     });
     let size = member.and_then(|member| member.database_size_bytes).map(bytes);
     let up_to_date = seat.up_to_date.map(|is| if is { "yes" } else { "no" }.to_owned());
-    let name = seat.machine.clone().or_else(|| member.map(|member| format!("(gone; member {})", member.id)));
+    let name = seat.machine.clone().or_else(|| member.map(|member| format!("(no Machine; member {})", member.id)));
     vec![
         name.unwrap_or_default(),
         role,
@@ -185,6 +185,11 @@ mod tests {
     #[test]
     fn one_that_grows() {
         insta::assert_snapshot!(drawn(&fixture::growing()));
+    }
+
+    #[test]
+    fn a_member_whose_machine_has_no_address_yet() {
+        insta::assert_snapshot!(drawn(&fixture::joining()));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use super::Trouble;
 use crate::snapshot::Snapshot;
 use api::conditions::{self as c, reasons};
+use api::etcd_cluster::{EtcdClusterStatus, Health, MemberRole, MemberStatus};
 use api::names::PAUSED_ANNOTATION;
 use kube::ResourceExt;
 use serde::Serialize;
@@ -31,7 +32,7 @@ pub enum Phase {
     ScalingUp,
     /// There are more Machines than wanted, and some are going.
     ScalingDown,
-    /// A member is not known to be healthy.
+    /// A member is not known to be healthy, and is not a learner that is just joining.
     Degraded,
     /// Something else has to happen first, or the state is not known.
     NotReady,
@@ -68,11 +69,20 @@ pub(super) fn phase(snapshot: &Snapshot, troubles: &[Trouble]) -> Phase {
         }
         () if of(c::SCALING_UP).is_some() => Phase::ScalingUp,
         () if of(c::SCALING_DOWN).is_some() => Phase::ScalingDown,
+        () if is(c::MEMBERS_HEALTHY, "Unknown") && is_joined(&status) => Phase::NotReady,
         () if of(c::MEMBERS_HEALTHY).is_some() => Phase::Degraded,
         // The rest of the status is the last known state.
         () if status.ready && !is(c::READY, "Unknown") => Phase::Ready,
         () => Phase::NotReady,
     }
+}
+
+/// Whether nothing is wrong but that learners are joining, of which nobody knows yet how they are.
+fn is_joined(status: &EtcdClusterStatus) -> bool {
+    let joins = |member: &MemberStatus| {
+        member.role == MemberRole::Learner && member.health == Health::Unknown && member.unhealthy_since.is_none()
+    };
+    !status.ready && status.members.iter().all(|member| member.health == Health::Healthy || joins(member))
 }
 
 #[cfg(test)]
@@ -86,6 +96,7 @@ mod tests {
         for (snapshot, expected) in [
             (fixture::healthy(), Phase::Ready),
             (fixture::growing(), Phase::ScalingUp),
+            (fixture::joining(), Phase::NotReady),
             (fixture::one_down(), Phase::Degraded),
             (fixture::rolling(), Phase::RollingOut),
             (fixture::paused(), Phase::Paused),
