@@ -5,7 +5,7 @@ use std::mem;
 /// Programs that readers of the pages run, and how many words name a command of each. What is longer is typed:
 /// `kubectl replace` only names a command, and `kubectl replace -f FILE` is one. A program with a slash at its end
 /// stands for all programs of that folder.
-const PROGRAMS: [(&str, usize); 27] = [
+const PROGRAMS: [(&str, usize); 28] = [
     ("kubectl etcdcluster", 3),
     ("kubectl", 2),
     ("clusterctl generate", 3),
@@ -33,6 +33,7 @@ const PROGRAMS: [(&str, usize); 27] = [
     ("journalctl", 1),
     ("sysctl", 1),
     ("ssh", 1),
+    ("tar", 1),
 ];
 
 /// A part of a page that code does not go beyond: a paragraph, an item of a list, a row of a table.

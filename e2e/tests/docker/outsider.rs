@@ -34,7 +34,7 @@ const PROVIDER: &str = "cluster.x-k8s.io/provider=bootstrap-etcdadm";
 const METRICS_READER: &str = "capi-etcdadm-metrics-reader";
 /// A port of this world that is forwarded to a Pod's metrics.
 const METRICS_PORT: u16 = 9712;
-/// How long the waiting Pod may take to start work. A lease that was not given back expires after 15 s.
+/// How long the waiting Pod may take to start work. A lease that was not given back expires after 30 s.
 const TAKES_OVER: Duration = Duration::from_secs(60);
 
 /// Two Pods bring up a cluster and report it in their metrics. Then the active Pod is deleted, and another one goes on.

@@ -120,6 +120,7 @@ pub(super) const COMMANDS: &[Row] = &[
     ("docs/install.md", "kubectl delete -k config/aggregate-to-people", Run),
     ("docs/install.md", "kubectl delete -k config/", Judged),
     ("docs/install.md", "kubectl delete -f config/admission/", Judged),
+    ("", "tar -xzf out/release/", Excused("docker's released:: unpacks it, into a folder of its own")),
     ("docs/kubectl-plugin.md", "install target/release/kubectl-etcdcluster ", COMPUTER),
     ("docs/kubectl-plugin.md", "install config/krew/", Excused("plugin:: of the api tier has kubectl run the file")),
     ("docs/kubectl-plugin.md", "source <(kubectl etcdcluster completion bash)", Run),
