@@ -337,6 +337,14 @@ impl Observation {
         answered.or_else(present).or_else(last)
     }
 
+    /// Every URL at which the member of a Machine serves clients: etcd listens at all addresses of its machine, and
+    /// `addressTypes`, which says which of them is used, may have changed since API servers were told of one.
+    #[must_use]
+    pub fn client_urls(&self, machine: &MachineView) -> BTreeSet<String> {
+        let addresses = machine.addresses.iter().map(|(_, address)| names::client_url(address));
+        self.client_url(machine).into_iter().chain(addresses).collect()
+    }
+
     /// The member that the status names for a Machine.
     #[must_use]
     pub fn last_on(&self, machine: &MachineView) -> Option<&MemberStatus> {

@@ -6,6 +6,7 @@ use crate::roster::strangers::answers_at;
 use api::endpoints::{EndpointList, EndpointLists, parse_list};
 use api::names;
 use kube::ResourceExt;
+use std::collections::BTreeSet;
 
 /// Every list of endpoints that API servers may be using.
 pub(super) struct InUse<'v, 'a> {
@@ -56,7 +57,7 @@ impl<'v, 'a> InUse<'v, 'a> {
     pub(super) fn emptied_by(&self, seat: &Seat<'_>) -> Option<&EndpointList> {
         let serves = |list: &EndpointList, seat: &Seat<'_>| match &seat.member {
             Some((_, member)) if seat.machine.is_none() => member.client_urls.iter().any(|url| list.contains(url)),
-            _ => self.url(seat).is_some_and(|url| list.contains(&url)),
+            _ => has_one_of(list, &self.urls(seat)),
         };
         let is_alive = |other: &Seat<'_>| {
             let answers = other.is_well() || answers_at(self.view.observation, other).is_some();
@@ -74,18 +75,18 @@ impl<'v, 'a> InUse<'v, 'a> {
 
     /// The lists that have a member's endpoint.
     fn of_seat(&self, seat: &Seat<'_>) -> impl Iterator<Item = &EndpointList> {
-        let url = self.url(seat);
-        self.lists.iter().filter(move |list| url.as_ref().is_some_and(|url| list.contains(url)))
+        let urls = self.urls(seat);
+        self.lists.iter().filter(move |list| has_one_of(list, &urls))
     }
 
     fn alive_without(&self, list: &EndpointList, seat: &Seat<'_>, before: Option<&Seat<'_>>) -> usize {
         let goes = |other: &Seat<'_>| before.into_iter().chain([seat]).any(|gone| gone.id() == other.id());
         let others = self.view.roster.voters().filter(|other| !goes(other) && other.is_well());
-        others.filter(|other| self.url(other).is_some_and(|url| list.contains(&url))).count()
+        others.filter(|other| has_one_of(list, &self.urls(other))).count()
     }
 
-    fn url(&self, seat: &Seat<'_>) -> Option<String> {
-        self.view.observation.client_url(seat.machine?)
+    fn urls(&self, seat: &Seat<'_>) -> BTreeSet<String> {
+        seat.machine.map(|machine| self.view.observation.client_urls(machine)).unwrap_or_default()
     }
 
     /// Whether the control plane has received the published list, and some API servers may still use another one.
@@ -99,9 +100,13 @@ impl<'v, 'a> InUse<'v, 'a> {
         let published = published(self.view);
         let is_ready = self.view.observation.etcd.status.as_ref().is_some_and(|status| status.ready);
         let is_offered = !self.is_empty() && is_ready && !self.has_published();
-        let mut served = self.view.roster.voters().filter(|seat| self.has(seat)).filter_map(|seat| self.url(seat));
-        self.is_rolling_out() || is_offered || served.any(|url| !published.contains(&url))
+        let mut served = self.view.roster.voters().filter(|seat| self.has(seat)).map(|seat| self.urls(seat));
+        self.is_rolling_out() || is_offered || served.any(|urls| !has_one_of(&published, &urls))
     }
+}
+
+fn has_one_of(list: &EndpointList, urls: &BTreeSet<String>) -> bool {
+    urls.iter().any(|url| list.contains(url))
 }
 
 fn lists(view: &View<'_>) -> EndpointLists {

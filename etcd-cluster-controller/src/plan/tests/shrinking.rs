@@ -8,6 +8,7 @@ use crate::plan::{Plan, Step, WhyDeleted, plan};
 use crate::status::status;
 use api::conditions::{self as c, reasons};
 use api::etcd_cluster::{RemediationMode, RolloutType};
+use api::meta::AddressType;
 use api::names;
 use controller_support::external::Reference;
 use serde_json::json;
@@ -169,6 +170,27 @@ fn nobody_leaves_an_even_number_of_voters_before_the_next_one_may_follow() {
         assert_eq!(leave_at_once(&mut story).len(), from - at_once.len() - usize::try_from(to).unwrap());
         assert_eq!(story.plan(), Plan::Steady, "{from} to {to}");
     }
+}
+
+/// API servers were told of IP addresses. One edit lowers `replicas`, and has host names told.
+#[test]
+fn a_list_in_use_protects_its_members_whatever_type_of_address_is_told_now() {
+    let mut story = lowered(3, 1);
+    use_lists(&mut story, &[urls(0..3)]);
+    story.etcd().spec.address_types = vec![AddressType::Hostname, AddressType::InternalIP];
+    let hosts: Vec<String> = (0..3).map(|index| names::client_url(&name(index))).collect();
+    for (index, host) in hosts.iter().enumerate() {
+        let machine = story.observation.machines.get_mut(&name(index)).unwrap();
+        machine.addresses.push(("Hostname".to_owned(), name(index)));
+        story.observation.probes.get_mut(&name(index)).unwrap().url.clone_from(host);
+    }
+    surplus(&mut story);
+    assert_eq!(story.settle().endpoints, hosts[0]);
+    assert!(leave_at_once(&mut story).is_empty(), "one of three endpoints would be left");
+    use_lists(&mut story, &[urls(0..3), hosts[0].clone()]);
+    assert!(leave_at_once(&mut story).is_empty(), "some API servers still have three");
+    use_lists(&mut story, &[hosts[0].clone()]);
+    assert_eq!(leave_at_once(&mut story), [1, 2]);
 }
 
 #[test]
