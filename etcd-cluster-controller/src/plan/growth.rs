@@ -86,8 +86,11 @@ pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
     let makes_way = || view.roster.voters().find(|seat| retire::makes_way(view, seat));
     match (grow(view)?, repair::replaced(view).or_else(makes_way)) {
         (Plan::Wait(hold), Some(failed)) if !view.removes_first() => {
-            let message =
-                format!("member {}. Its replacement has to boot or join first: {}", failed.describe(), hold.message);
+            let then = match failed.machine.is_some_and(repair::is_paused) {
+                true => "It stays while its Machine is paused",
+                false => "Its replacement has to boot or join first",
+            };
+            let message = format!("member {}. {then}: {}", failed.describe(), hold.message);
             Some(Plan::Wait(Hold { message, ..hold }))
         }
         (next, _) => Some(next),

@@ -89,6 +89,19 @@ fn a_failed_voter_goes_when_its_replacement_boots() {
 }
 
 #[test]
+fn a_failed_voter_whose_machine_is_paused_stays_and_the_message_says_so() {
+    let mut story = failed(3, &[2]);
+    assert_eq!(begins(&step(&mut story)), Some((name(2), 0)));
+    assert_eq!(creates(&step(&mut story)), Some(3));
+    boots(&mut story, 3);
+    let machine = story.observation.machines.get_mut(&name(2)).unwrap();
+    machine.annotations.insert(names::PAUSED_ANNOTATION.to_owned(), String::new());
+    let waits = step(&mut story);
+    let message = &waits.hold().unwrap().message;
+    assert!(message.contains("demo-etcd-2: ") && message.contains("It stays while its Machine is paused"), "{message}");
+}
+
+#[test]
 fn less_than_the_threshold_a_quorum_and_a_single_member_are_left_alone() {
     let mut story = Story::with_voters(3, 3);
     story.failing(2, "down");
