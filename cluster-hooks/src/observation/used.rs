@@ -20,13 +20,21 @@ pub enum Used {
     These(EndpointLists),
 }
 
+/// On a Machine that Cluster API is updating in place. Its KubeadmConfig is written before the machine is changed.
+/// Source: `UpdateInProgressAnnotation` in `api/core/v1beta2/machine_types.go` of Cluster API 1.12 to 1.14.
+const UPDATE_IN_PROGRESS: &str = "in-place-updates.internal.cluster.x-k8s.io/update-in-progress";
+
 /// Reads the KubeadmConfigs that the machines of a KubeadmControlPlane were made from. Each of them names the
-/// endpoints, also for a machine that joins. A machine whose KubeadmConfig is missing may use any endpoints.
+/// endpoints, also for a machine that joins. A machine whose KubeadmConfig is missing may use any endpoints, and so may
+/// one that is being updated in place.
 pub fn configured(machines: &[DynamicObject], configs: &[DynamicObject]) -> Used {
     if machines.is_empty() {
         return Used::NoMachine;
     }
     let of = |machine: &DynamicObject| {
+        if machine.annotations().contains_key(UPDATE_IN_PROGRESS) {
+            return None;
+        }
         let reference = Reference::read(machine.data.pointer("/spec/bootstrap/configRef"))?;
         let config = configs.iter().find(|config| config.name_any() == reference.name)?;
         let endpoints = config.data.pointer("/spec/clusterConfiguration/etcd/external/endpoints")?.as_array()?;
@@ -67,6 +75,9 @@ mod tests {
         assert_eq!(used(&[machine("m", "a"), machine("n", "b"), machine("o", "a")]), lists(&[&[1], &[2, 3]]));
         assert_eq!(used(&[machine("m", "a"), machine("n", "missing")]), Used::Unknown);
         assert_eq!(used(&[machine("m", "a"), machine("n", "c")]), Used::Unknown);
+        let mut updated = machine("p", "a");
+        updated.annotations_mut().insert(UPDATE_IN_PROGRESS.to_owned(), String::new());
+        assert_eq!(used(&[machine("m", "a"), updated]), Used::Unknown);
         assert_eq!(used(&[]), Used::NoMachine);
     }
 }

@@ -249,7 +249,7 @@ fn write_endpoints(observation: &Observation, endpoints: &[String], control_plan
             "a ClusterClass manages {}, and would revert what this controller writes into it. The variables and \
              patches of the class cannot know etcd's endpoints, which change when a member is replaced. Create the \
              Cluster without spec.topology; or have a runtime extension of the class write {} into {}.endpoints, and \
-             write them again whenever they change",
+             write them again when they have changed and status.ready is true",
             control_plane.reference,
             endpoints.join(","),
             control_plane.adapter.field()

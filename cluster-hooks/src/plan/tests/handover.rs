@@ -178,7 +178,7 @@ fn a_cluster_class_has_to_write_the_endpoints_itself() {
     Announce
     Pause
     RecordEndpointsInUse(https://10.0.0.1:2379,https://10.0.0.2:2379,https://10.0.0.3:2379)
-    block: ControlPlaneInvalid | a ClusterClass manages KubeadmControlPlane demo-cp, and would revert what this controller writes into it. The variables and patches of the class cannot know etcd's endpoints, which change when a member is replaced. Create the Cluster without spec.topology; or have a runtime extension of the class write https://10.0.0.1:2379,https://10.0.0.2:2379,https://10.0.0.3:2379 into spec.kubeadmConfigSpec.clusterConfiguration.etcd.external.endpoints, and write them again whenever they change | None
+    block: ControlPlaneInvalid | a ClusterClass manages KubeadmControlPlane demo-cp, and would revert what this controller writes into it. The variables and patches of the class cannot know etcd's endpoints, which change when a member is replaced. Create the Cluster without spec.topology; or have a runtime extension of the class write https://10.0.0.1:2379,https://10.0.0.2:2379,https://10.0.0.3:2379 into spec.kubeadmConfigSpec.clusterConfiguration.etcd.external.endpoints, and write them again when they have changed and status.ready is true | None
     "#);
 }
 
