@@ -58,6 +58,16 @@ pub(crate) async fn of_one_of_five(bed: &mut Bed) -> Result<()> {
     one_after_the_other(bed, "lost-five", 5, &clusters).await
 }
 
+/// The first machine is installed again from its user-data, which still says `init`, within the day in which that starts
+/// an etcd. While an empty etcd of another ID answers there, nothing is changed. A person deletes the Machine, and gets
+/// another member.
+pub(crate) async fn of_a_reinstalled_machine(bed: &mut Bed) -> Result<()> {
+    ClusterHandle::make_namespace(&bed.client(), "lost-anew").await?;
+    let mut cluster = Cluster::up(bed, "lost-anew", "anew", 3, false).await?;
+    cluster.first_is_reinstalled().await?;
+    cluster.gets_another_in_place_of(0).await
+}
+
 /// Brings up a cluster for each list. The cluster loses the data of one member after the other, and each time a person
 /// deletes the member's Machine.
 async fn one_after_the_other(

@@ -249,6 +249,7 @@ fn scenarios() -> Vec<Scenario<Lane>> {
         scenario!(data_loss::of_one_of_three_in_other_ways).long(true),
         scenario!(data_loss::of_one_of_five).long(true),
         scenario!(data_loss::beside_clients).long(true),
+        scenario!(data_loss::of_a_reinstalled_machine).long(true),
         scenario!(forgetful::voters_are_found).long(true),
         scenario!(missing::the_ca),
         scenario!(missing::a_member).long(true),

@@ -27,7 +27,8 @@ pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
         ]);
         return Some(Plan::Do(Step::Record { finalizer: false, annotations }));
     }
-    let others: Vec<&str> = answering.iter().map(String::as_str).filter(|id| Some(*id) != recorded).collect();
+    let serves = serving.is_some();
+    let (answers, others): (Vec<String>, BTreeSet<String>) = in_doubt(view, serves).unzip();
     let expected = match (recorded, &observation.membership) {
         (Some(recorded), _) => format!("but cluster {recorded} is expected"),
         // Every Machine at whose address something answers is being deleted, so it may go: etcd has not begun, and the
@@ -40,17 +41,11 @@ pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
         }
         (None, _) => return None,
     };
-    let other = match others.as_slice() {
-        [] => return None,
-        [only] => only,
+    let other = match others.len() {
+        0 => return None,
+        1 => others.first().map_or("", String::as_str),
         _ => "<ID>",
     };
-    let answers = observation.probes.iter().filter_map(|(machine, probe)| {
-        let id = hex(probe.report()?.cluster_id);
-        let described = || format!("Machine {machine} ({}) answers as a member of etcd cluster {id}", probe.url);
-        (recorded != Some(&id)).then(described)
-    });
-    let answers: Vec<String> = answers.collect();
     let kept = serving.map(|member| {
         format!(
             ". Etcd cluster {} has a quorum at {member}; while it has one, no other cluster ID is accepted",
@@ -65,7 +60,7 @@ pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
         names::ETCD_CLUSTER_GROUP,
         observation.etcd.name_any(),
         names::ACCEPT_CLUSTER_ID_ANNOTATION,
-        if recorded.is_none() { ", and delete the Machines that have them" } else { "" }
+        if recorded.is_none() || serves { ", and delete the Machines that have them" } else { "" }
     );
     Some(block(reasons::CLUSTER_ID_CHANGED, message))
 }
@@ -92,6 +87,20 @@ fn serving(view: &View<'_>) -> Option<String> {
     Some(member)
 }
 
+/// The Machines at whose addresses another etcd cluster answers than the recorded one, in words, each with the ID of
+/// that cluster. While the recorded cluster has a quorum, those that are being deleted are left out: by deleting such a
+/// Machine, a person says that what answers there is not ours, and its member may leave.
+fn in_doubt<'v>(view: &'v View<'_>, serves: bool) -> impl Iterator<Item = (String, String)> + 'v {
+    let observation = view.observation;
+    let recorded = observation.recorded_cluster_id();
+    let stays = move |name: &str| !serves || observation.machines.get(name).is_none_or(|machine| !machine.deleting);
+    observation.probes.iter().filter(move |(machine, _)| stays(machine)).filter_map(move |(machine, probe)| {
+        let id = hex(probe.report()?.cluster_id);
+        let described = format!("Machine {machine} ({}) answers as a member of etcd cluster {id}", probe.url);
+        (recorded != Some(&id)).then_some((described, id))
+    })
+}
+
 /// Whether every Machine at whose address something answers is being deleted or gone.
 fn all_leave(view: &View<'_>) -> bool {
     let observation = view.observation;
@@ -109,7 +118,7 @@ fn answering(view: &View<'_>) -> BTreeSet<String> {
 mod tests {
     use super::*;
     use crate::fixture::{Story, id, name};
-    use crate::observation::probe::Outcome;
+    use crate::observation::probe::{MemberFault, Outcome};
     use crate::observation::{Observation, Snapshot, TargetKey};
     use api::etcd_cluster::{Operation, OperationKind};
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -289,6 +298,43 @@ mod tests {
         let plan = orphaned.plan();
         let Plan::Block(hold) = &plan else { panic!("{plan:?}") };
         assert!(hold.message.contains("Etcd cluster c has a quorum at member 100 (https://10.0.0.1:2379)"), "{hold:?}");
+    }
+
+    /// The first machine was reinstalled, and has initialized an empty etcd, while the others serve.
+    #[test]
+    fn a_machine_with_another_etcd_on_it_goes_when_a_person_deletes_it_and_not_before() {
+        let mut story = Story::with_voters(3, 3);
+        let other = MemberFault::OtherCluster { expected: 0xc, answered: 0xdead };
+        let report = Report { identity: Err(other), cluster_id: 0xdead, ..Report::of_one_that_is_well(0xdead, 0xbad) };
+        story.probe(0, Outcome::Answered(report));
+        story.led_by(id(1));
+        story.observation.heard = Some([id(2)].into());
+        story.settle();
+        story.pass(3600);
+        let plan = story.plan();
+        let Plan::Block(hold) = &plan else { panic!("{plan:?}") };
+        assert!(hold.message.contains("and delete the Machines that have them"), "{hold:?}");
+        let mut heard = story.clone();
+        story.delete(0);
+        story.settle();
+        let plan = story.plan();
+        let removes =
+            |plan: &Plan| matches!(plan, Plan::Do(Step::Begin(begun)) if begun.member_id == format!("{:x}", id(0)));
+        assert!(
+            removes(&plan) || matches!(&plan, Plan::Do(Step::RemoveMember(may)) if may.member_id() == id(0)),
+            "{plan:?}"
+        );
+        // The others still hear the member, so it is alive elsewhere.
+        heard.observation.heard = Some([id(0), id(2)].into());
+        heard.delete(0);
+        heard.settle();
+        let plan = heard.plan();
+        assert!(matches!(&plan, Plan::Wait(_) | Plan::Do(Step::CreateMachine { .. })), "{plan:?}");
+        // Without a quorum of the recorded cluster, it is not known whose members these are.
+        for index in [1, 2] {
+            story.failing(index, "down");
+        }
+        assert!(matches!(story.plan(), Plan::Block(_)), "{:?}", story.plan());
     }
 
     #[test]

@@ -76,7 +76,11 @@ pub(super) fn verdict(
 ) -> Verdict {
     let Some(probe) = probe else { return Verdict::Unknown { why: "it has not been checked yet".to_owned() } };
     if is_of_another(observation, id, probe) {
-        return Verdict::Unknown { why: format!("another member answers at its address {}", probe.url) };
+        let why = format!("another member answers at its address {}", probe.url);
+        return match is_given_up(observation, id, machine, probe) {
+            true => Verdict::Unhealthy { since: probe.run.since, why },
+            false => Verdict::Unknown { why },
+        };
     }
     let (run, interval) = (probe.run, observation.interval());
     let after = observation.etcd.spec.health_check.unhealthy_after();
@@ -122,6 +126,19 @@ fn is_of_another(observation: &Observation, id: u64, probe: &Probe) -> bool {
         Outcome::MemberFault(MemberFault::OtherCluster { .. } | MemberFault::OtherMember { .. }) => true,
         Outcome::MemberFault(_) | Outcome::OurFault(_) | Outcome::NoAddress => false,
     }
+}
+
+/// Whether a member at whose address another one answers counts as failed: a person has deleted its Machine, and the
+/// other members have not heard it for long enough. Otherwise such a Machine could never go, with an etcd on it that
+/// takes writes which nobody else has.
+fn is_given_up(observation: &Observation, id: u64, machine: &MachineView, probe: &Probe) -> bool {
+    let (run, after) = (probe.run, observation.etcd.spec.health_check.unhealthy_after());
+    let is_heard = observation.is_heard(id) || observation.is_hearing_unknown();
+    machine.deleting
+        && probe.expected == Some(id)
+        && run.has_failed_for(after, observation.now, observation.interval())
+        && !is_heard
+        && !is_excused(observation, run, after)
 }
 
 fn is_of_another_cluster(observation: &Observation, id: u64) -> bool {

@@ -21,6 +21,10 @@ const MET: Duration = Duration::from_secs(2);
 /// How long the observer may take to see what is on a disk.
 const SEEN: Duration = Duration::from_secs(3);
 
+/// Removes what etcd and etcdadm have on a machine, other than what the user-data brings.
+const REINSTALLED: &str = "systemctl stop etcd.service && rm -rf /var/lib/etcd/* /var/lib/etcdadm \
+                           /etc/systemd/system/etcd.service && find /etc/etcd -maxdepth 1 -type f -delete";
+
 /// A cluster that is up and in use.
 pub(super) struct Cluster<'a> {
     bed: &'a Bed,
@@ -97,6 +101,33 @@ impl<'a> Cluster<'a> {
             ensure!(list == before, "the members were {before:?}, and are {list:?}");
         }
         println!("  {}: {loss}: {:.1} s", lost.spec().name, begun.elapsed().as_secs_f32());
+        Ok(())
+    }
+
+    /// Installs the first machine again: all that etcd and etcdadm have on it is gone, and its bootstrap commands run.
+    /// Checks that the etcd that it initializes stops everything, and that the others keep every key.
+    pub(super) async fn first_is_reinstalled(&mut self) -> Result<()> {
+        let (first, others) = (self.machine(&self.name(0))?, self.others(0).await?);
+        self.write(&first, 5).await?;
+        let machines = self.handle.etcd_machines().await?;
+        let before = Membership::on(others[0].clone()).await?;
+        self.bed.fault(&format!("{} is installed again", first.spec().name), &[&first], Silence::Lasting);
+        let gone = on(&first, |machine| machine.exec(&["sh", "-c", REINSTALLED])).await?;
+        ensure!(gone.status.success(), "{}", String::from_utf8_lossy(&gone.stderr));
+        let made = on(&first, |machine| machine.rerun_bootstrap(PATIENCE)).await?;
+        ensure!(made.status.success(), "{}", first.console()?);
+        let message = self.handle.until_condition("Ready", "False", "ClusterIDChanged", PATIENCE).await?;
+        for said in [format!("Machine {} (", self.name(0)), "and delete the Machines that have them".to_owned()] {
+            ensure!(message.contains(&said), "{message}");
+        }
+        tokio::time::sleep(WATCHED).await;
+        let now = self.handle.etcd_machines().await?;
+        ensure!(now == machines, "the Machines were {machines:?}, and are {now:?}");
+        for other in &others {
+            self.keys.are_all_on(other).await?;
+            let list = Membership::on(other.clone()).await?;
+            ensure!(list == before, "the members were {before:?}, and are {list:?}");
+        }
         Ok(())
     }
 
