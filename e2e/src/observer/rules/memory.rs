@@ -7,6 +7,7 @@
 use super::{Finding, Moment, Rule};
 use crate::observer::names::client_url;
 use crate::observer::record::{Answer, Event, Member, Status};
+use crate::observer::state::machine_at;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -175,7 +176,8 @@ impl Memory {
             *told = true;
             let id = state.etcds.get(etcd).map_or("", |view| view.id.as_str());
             let what = format!("{url} is a member of cluster {other}, not of {id}: etcd has begun again");
-            Finding::about(etcd, "", what).since(*since)
+            let machine = machine_at(&state.machines, etcd, url).unwrap_or_default();
+            Finding::about(etcd, &machine, what).since(*since)
         };
         due.map(finding).collect()
     }

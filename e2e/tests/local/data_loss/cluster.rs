@@ -5,7 +5,7 @@ use crate::load::LowLoad;
 use anyhow::{Context, Result, ensure};
 use e2e::bed::data::{DataLoss, Keys, never_comes_back, on, serves, stays_silent};
 use e2e::bed::{Bed, ClusterHandle, Manifests, Membership, States, never_ready_again};
-use e2e::observer::Silence;
+use e2e::observer::{Silence, rules};
 use e2e::until::until;
 use local_infrastructure::machine::Machine;
 use serde_json::json;
@@ -112,6 +112,7 @@ impl<'a> Cluster<'a> {
         let machines = self.handle.etcd_machines().await?;
         let before = Membership::on(others[0].clone()).await?;
         self.bed.fault(&format!("{} is installed again", first.spec().name), &[&first], Silence::Lasting);
+        self.bed.expect_violation(rules::FORGETFUL, &first);
         let gone = on(&first, |machine| machine.exec(&["sh", "-c", REINSTALLED])).await?;
         ensure!(gone.status.success(), "{}", String::from_utf8_lossy(&gone.stderr));
         let made = on(&first, |machine| machine.rerun_bootstrap(PATIENCE)).await?;
