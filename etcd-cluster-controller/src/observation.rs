@@ -337,12 +337,22 @@ impl Observation {
         answered.or_else(present).or_else(last)
     }
 
-    /// Every URL at which the member of a Machine serves clients: etcd listens at all addresses of its machine, and
-    /// `addressTypes`, which says which of them is used, may have changed since API servers were told of one.
+    /// Every URL at which the member of a Machine may serve clients. `addressTypes`, which says which address is used,
+    /// may have changed since API servers were told of one.
     #[must_use]
     pub fn client_urls(&self, machine: &MachineView) -> BTreeSet<String> {
         let addresses = machine.addresses.iter().map(|(_, address)| names::client_url(address));
         self.client_url(machine).into_iter().chain(addresses).collect()
+    }
+
+    /// Those of [`Self::client_urls`] at which the member of a Machine does serve: where it has answered, and what etcd
+    /// lists for it, which is where it was told to listen.
+    #[must_use]
+    pub fn serves_at(&self, machine: &MachineView, member: &Member) -> BTreeSet<String> {
+        let mut urls = self.client_urls(machine);
+        let present = self.client_url(machine);
+        urls.retain(|url| present.as_ref() == Some(url) || member.client_urls.contains(url));
+        urls
     }
 
     /// The member that the status names for a Machine.
@@ -442,6 +452,13 @@ impl Observation {
     pub fn end_of_grace(&self, machine: &MachineView) -> Option<Timestamp> {
         Timestamp::from_second(self.now.as_second().saturating_add(self.grace_left(machine))).ok()
     }
+}
+
+/// Whether somebody else than this controller has deleted a Machine that still waits for our hook. What this controller
+/// deletes has an annotation.
+#[must_use]
+pub fn is_deleted_by_others(machine: &MachineView) -> bool {
+    machine.deleting && !machine.annotations.contains_key(names::DELETED_FOR_ANNOTATION)
 }
 
 /// The address of a Machine: the first address of the first type, in the order of preference, that the Machine has.

@@ -4,7 +4,7 @@
 
 use super::{Plan, Step, View, block};
 use crate::observation::probe::ListFault;
-use crate::observation::{Membership, Report, hex};
+use crate::observation::{Membership, Report, hex, is_deleted_by_others};
 use api::conditions::reasons;
 use api::names;
 use kube::ResourceExt;
@@ -88,16 +88,28 @@ fn serving(view: &View<'_>) -> Option<String> {
 }
 
 /// The Machines at whose addresses another etcd cluster answers than the recorded one, in words, each with the ID of
-/// that cluster. While the recorded cluster has a quorum, those that are being deleted are left out: by deleting such a
-/// Machine, a person says that what answers there is not ours, and its member may leave.
+/// that cluster. While the recorded cluster has a quorum, those that a person has deleted are left out: a person says in
+/// this way that what answers there is not ours, and the member may leave.
 fn in_doubt<'v>(view: &'v View<'_>, serves: bool) -> impl Iterator<Item = (String, String)> + 'v {
     let observation = view.observation;
     let recorded = observation.recorded_cluster_id();
-    let stays = move |name: &str| !serves || observation.machines.get(name).is_none_or(|machine| !machine.deleting);
-    observation.probes.iter().filter(move |(machine, _)| stays(machine)).filter_map(move |(machine, probe)| {
-        let id = hex(probe.report()?.cluster_id);
-        let described = format!("Machine {machine} ({}) answers as a member of etcd cluster {id}", probe.url);
-        (recorded != Some(&id)).then_some((described, id))
+    observation.probes.iter().filter_map(move |(name, probe)| {
+        let (id, machine) = (hex(probe.report()?.cluster_id), observation.machines.get(name));
+        if recorded == Some(&id) || (serves && machine.is_some_and(is_deleted_by_others)) {
+            return None;
+        }
+        let ours = machine.filter(|machine| serves && machine.deleting).map(|machine| {
+            format!(
+                " (this controller itself may have deleted the Machine: to let it go with what is on it, run: kubectl annotate -n {} machines.cluster.x-k8s.io {name} {}-)",
+                machine.namespace, names::DELETED_FOR_ANNOTATION
+            )
+        });
+        let described = format!(
+            "Machine {name} ({}) answers as a member of etcd cluster {id}{}",
+            probe.url,
+            ours.unwrap_or_default()
+        );
+        Some((described, id))
     })
 }
 
@@ -314,7 +326,7 @@ mod tests {
         let plan = story.plan();
         let Plan::Block(hold) = &plan else { panic!("{plan:?}") };
         assert!(hold.message.contains("and delete the Machines that have them"), "{hold:?}");
-        let mut heard = story.clone();
+        let (mut heard, mut ours) = (story.clone(), story.clone());
         story.delete(0);
         story.settle();
         let plan = story.plan();
@@ -324,6 +336,15 @@ mod tests {
             removes(&plan) || matches!(&plan, Plan::Do(Step::RemoveMember(may)) if may.member_id() == id(0)),
             "{plan:?}"
         );
+        // This controller has deleted it: nobody has said anything about the other etcd.
+        ours.delete(0);
+        let machine = ours.observation.machines.get_mut(&name(0)).unwrap();
+        machine.annotations.insert(names::DELETED_FOR_ANNOTATION.to_owned(), "it is surplus".to_owned());
+        ours.settle();
+        let plan = ours.plan();
+        let Plan::Block(hold) = &plan else { panic!("{plan:?}") };
+        let way_out = "run: kubectl annotate -n default machines.cluster.x-k8s.io demo-etcd-0 etcdcluster.cluster.x-k8s.io/deleted-for-";
+        assert!(hold.message.contains(way_out), "{hold:?}");
         // The others still hear the member, so it is alive elsewhere.
         heard.observation.heard = Some([id(0), id(2)].into());
         heard.delete(0);

@@ -82,7 +82,7 @@ impl<'v, 'a> InUse<'v, 'a> {
     fn alive_without(&self, list: &EndpointList, seat: &Seat<'_>, before: Option<&Seat<'_>>) -> usize {
         let goes = |other: &Seat<'_>| before.into_iter().chain([seat]).any(|gone| gone.id() == other.id());
         let others = self.view.roster.voters().filter(|other| !goes(other) && other.is_well());
-        others.filter(|other| has_one_of(list, &self.urls(other))).count()
+        others.filter(|other| has_one_of(list, &serves_at(self.view, other))).count()
     }
 
     fn urls(&self, seat: &Seat<'_>) -> BTreeSet<String> {
@@ -103,6 +103,12 @@ impl<'v, 'a> InUse<'v, 'a> {
         let mut served = self.view.roster.voters().filter(|seat| self.has(seat)).map(|seat| self.urls(seat));
         self.is_rolling_out() || is_offered || served.any(|urls| !has_one_of(&published, &urls))
     }
+}
+
+/// The URLs at which the member of a seat serves clients. Empty if no Machine carries it.
+pub(super) fn serves_at(view: &View<'_>, seat: &Seat<'_>) -> BTreeSet<String> {
+    let member = seat.machine.zip(seat.member.as_ref());
+    member.map(|(machine, (_, member))| view.observation.serves_at(machine, member)).unwrap_or_default()
 }
 
 fn has_one_of(list: &EndpointList, urls: &BTreeSet<String>) -> bool {

@@ -1,7 +1,7 @@
 //! What the control plane is told: the endpoints, and whether etcd is ready. Both follow the wanted membership, and
 //! never the health of the moment.
 
-use super::in_use::InUse;
+use super::in_use::{InUse, serves_at};
 use super::rollout::is_outdated;
 use super::{Goal, Plan, View, retire, rollout};
 use crate::roster::Seat;
@@ -90,9 +90,13 @@ impl<'v, 'a> PublishedList<'v, 'a> {
 
     /// How many of the published endpoints belong to voters that `counts` accepts.
     fn served_by(&self, counts: impl Fn(&Seat<'_>) -> bool) -> usize {
-        let voters = self.view.roster.voters().filter(|seat| counts(seat));
-        let theirs = voters.filter_map(|seat| self.endpoint(seat));
-        theirs.filter(|url| self.urls.contains(&url.as_str())).count()
+        self.view.roster.voters().filter(|seat| counts(seat) && self.is_served_by(seat)).count()
+    }
+
+    /// Whether a voter serves one of the published endpoints. `addressTypes` may have changed since it was published.
+    fn is_served_by(&self, seat: &Seat<'_>) -> bool {
+        let serves = || serves_at(self.view, seat).into_iter().filter(|_| seat.is_healthy());
+        self.endpoint(seat).into_iter().chain(serves()).any(|url| self.urls.contains(&url.as_str()))
     }
 
     /// The published URL of a voter. A URL is published once the voter answers there, and stays as long as it is a

@@ -2,7 +2,7 @@
 
 use super::excuse::is_excused;
 use crate::observation::probe::{MemberFault, RunKind};
-use crate::observation::{Member, Observation, Outcome, Probe, hex};
+use crate::observation::{Member, Observation, Outcome, Probe, hex, is_deleted_by_others};
 use api::etcd_cluster::{Health, MemberStatus};
 use controller_support::external::MachineView;
 use k8s_openapi::jiff::Timestamp;
@@ -134,7 +134,7 @@ fn is_of_another(observation: &Observation, id: u64, probe: &Probe) -> bool {
 fn is_given_up(observation: &Observation, id: u64, machine: &MachineView, probe: &Probe) -> bool {
     let (run, after) = (probe.run, observation.etcd.spec.health_check.unhealthy_after());
     let is_heard = observation.is_heard(id) || observation.is_hearing_unknown();
-    machine.deleting
+    is_deleted_by_others(machine)
         && probe.expected == Some(id)
         && run.has_failed_for(after, observation.now, observation.interval())
         && !is_heard

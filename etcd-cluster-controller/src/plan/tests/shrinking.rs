@@ -3,7 +3,7 @@
 use super::rolling::{condition, urls};
 use super::surging::use_lists;
 use super::{creates, leaves, reason};
-use crate::fixture::{Story, id, name};
+use crate::fixture::{Story, address, id, name};
 use crate::plan::{Plan, Step, WhyDeleted, plan};
 use crate::status::status;
 use api::conditions::{self as c, reasons};
@@ -177,13 +177,8 @@ fn nobody_leaves_an_even_number_of_voters_before_the_next_one_may_follow() {
 fn a_list_in_use_protects_its_members_whatever_type_of_address_is_told_now() {
     let mut story = lowered(3, 1);
     use_lists(&mut story, &[urls(0..3)]);
-    story.etcd().spec.address_types = vec![AddressType::Hostname, AddressType::InternalIP];
+    tells_hosts(&mut story);
     let hosts: Vec<String> = (0..3).map(|index| names::client_url(&name(index))).collect();
-    for (index, host) in hosts.iter().enumerate() {
-        let machine = story.observation.machines.get_mut(&name(index)).unwrap();
-        machine.addresses.push(("Hostname".to_owned(), name(index)));
-        story.observation.probes.get_mut(&name(index)).unwrap().url.clone_from(host);
-    }
     surplus(&mut story);
     assert_eq!(story.settle().endpoints, hosts[0]);
     assert!(leave_at_once(&mut story).is_empty(), "one of three endpoints would be left");
@@ -191,6 +186,43 @@ fn a_list_in_use_protects_its_members_whatever_type_of_address_is_told_now() {
     assert!(leave_at_once(&mut story).is_empty(), "some API servers still have three");
     use_lists(&mut story, &[hosts[0].clone()]);
     assert_eq!(leave_at_once(&mut story), [1, 2]);
+}
+
+/// The newest Machine has an address in addition that the first one has left. Its etcd does not serve there.
+#[test]
+fn an_address_at_which_a_member_does_not_serve_keeps_no_list_alive() {
+    let mut story = lowered(5, 3);
+    use_lists(&mut story, &[urls(0..3)]);
+    story.unlist(0);
+    story.gone(0);
+    let machine = story.observation.machines.get_mut(&name(4)).unwrap();
+    machine.addresses.push(("ExternalIP".to_owned(), address(0)));
+    story.settle();
+    story.delete(1);
+    story.settle();
+    assert!(leave_at_once(&mut story).is_empty(), "two of the list are alive, and one would be left");
+}
+
+/// The control plane is rolling out to a list of IP addresses when host names are to be told.
+#[test]
+fn a_list_that_is_being_rolled_out_stays_whatever_type_of_address_is_told_now() {
+    let mut story = Story::with_voters(3, 3);
+    story.settle();
+    use_lists(&mut story, &[urls(0..1), urls(0..3)]);
+    tells_hosts(&mut story);
+    assert_eq!(story.settle().endpoints, urls(0..3));
+    use_lists(&mut story, &[urls(0..3)]);
+    let hosts: Vec<String> = (0..3).map(|index| names::client_url(&name(index))).collect();
+    assert_eq!(story.settle().endpoints, hosts.join(","));
+}
+
+/// `addressTypes` prefers host names now, and all members answer there.
+fn tells_hosts(story: &mut Story) {
+    story.etcd().spec.address_types = vec![AddressType::Hostname, AddressType::InternalIP];
+    for (name, machine) in &mut story.observation.machines {
+        machine.addresses.push(("Hostname".to_owned(), name.clone()));
+        story.observation.probes.get_mut(name).unwrap().url = names::client_url(name);
+    }
 }
 
 #[test]
