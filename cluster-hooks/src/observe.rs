@@ -315,8 +315,9 @@ async fn used(context: &Context, cluster: &ClusterState, control_plane: &Control
     if !control_plane.adapter.kubeadm {
         return Ok(Used::OfSpec);
     }
-    let machines = control_plane_machines(context, names::CLUSTER_GROUP, "Machine", cluster).await?;
+    // The configs first: an update in place marks the Machine before it writes the config.
     let configs = control_plane_machines(context, names::BOOTSTRAP_GROUP, "KubeadmConfig", cluster).await?;
+    let machines = control_plane_machines(context, names::CLUSTER_GROUP, "Machine", cluster).await?;
     Ok(configured(&machines, &configs))
 }
 
