@@ -57,7 +57,7 @@ impl<'v, 'a> InUse<'v, 'a> {
     pub(super) fn emptied_by(&self, seat: &Seat<'_>) -> Option<&EndpointList> {
         let serves = |list: &EndpointList, seat: &Seat<'_>| match &seat.member {
             Some((_, member)) if seat.machine.is_none() => member.client_urls.iter().any(|url| list.contains(url)),
-            _ => has_one_of(list, &self.urls(seat)),
+            _ => has_one_of(list, &serves_at(self.view, seat)),
         };
         let is_alive = |other: &Seat<'_>| {
             let answers = other.is_well() || answers_at(self.view.observation, other).is_some();

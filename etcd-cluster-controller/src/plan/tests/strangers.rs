@@ -324,6 +324,9 @@ fn the_last_live_endpoint_of_a_list_in_use_stays_as_long_as_it_answers() {
     story.gone(0);
     story.probe_stranger(0, answers(0));
     story.publish();
+    // Another Machine has got the address too, but its etcd does not serve there.
+    let machine = story.observation.machines.get_mut(&name(1)).unwrap();
+    machine.addresses.push(("ExternalIP".to_owned(), address(0)));
     is_told(
         &mut story,
         &["of the endpoints https://10.0.0.1:2379, some API servers have no other one", "admit-beside=100"],
