@@ -14,6 +14,7 @@ use crate::observation::probe::{Alarm, alarms as reported};
 use crate::roster::Seat;
 use api::conditions::reasons;
 use api::names;
+use controller_support::external::MachineView;
 use std::collections::BTreeSet;
 
 /// Why no copy is given up. The text also says that no member joins, if that is so.
@@ -68,13 +69,23 @@ pub(super) fn lets_go(view: &View<'_>, seat: &Seat<'_>) -> Result<(), String> {
         Some(machine) if !machine.deleting => Err(why),
         None if !seat.orphaned => Err(why),
         Some(machine) if has_hook(machine) && machine.annotations.contains_key(names::DELETED_FOR_ANNOTATION) => {
-            let (namespace, name, annotation) = (&machine.namespace, &machine.name, names::DELETED_FOR_ANNOTATION);
+            let command = command_to_give_up(machine);
             Err(format!(
-                "this controller itself may have deleted the Machine earlier, and {why}. To give up the data of this member now, run: kubectl annotate -n {namespace} machines.cluster.x-k8s.io {name} {annotation}-"
+                "this controller itself may have deleted the Machine earlier, and {why}. To give up the data of this member now, run: {command}"
             ))
         }
         _ => Ok(()),
     }
+}
+
+/// The command by which a person takes over the deletion of a Machine, and gives up what is on it.
+pub(super) fn command_to_give_up(machine: &MachineView) -> String {
+    format!(
+        "kubectl annotate -n {} machines.cluster.x-k8s.io {} {}-",
+        machine.namespace,
+        machine.name,
+        names::DELETED_FOR_ANNOTATION
+    )
 }
 
 /// Why no member may join now. A member may join although there is an alarm, if a member that a person gives up cannot

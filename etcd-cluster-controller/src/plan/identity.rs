@@ -2,6 +2,7 @@
 //! members are silent, not if a dead machine's address has passed to another etcd that trusts the same CA, and not
 //! before an ID is recorded. A restore has a new ID, and a person has to accept it.
 
+use super::corrupt::command_to_give_up;
 use super::{Plan, Step, View, block};
 use crate::observation::probe::ListFault;
 use crate::observation::{Membership, Report, hex, is_deleted_by_others};
@@ -99,9 +100,9 @@ fn in_doubt<'v>(view: &'v View<'_>, serves: bool) -> impl Iterator<Item = (Strin
             return None;
         }
         let ours = machine.filter(|machine| serves && machine.deleting).map(|machine| {
+            let command = command_to_give_up(machine);
             format!(
-                " (this controller itself may have deleted the Machine: to let it go with what is on it, run: kubectl annotate -n {} machines.cluster.x-k8s.io {name} {}-)",
-                machine.namespace, names::DELETED_FOR_ANNOTATION
+                " (this controller itself may have deleted the Machine: to let it go with what is on it, run: {command})"
             )
         });
         let described = format!(

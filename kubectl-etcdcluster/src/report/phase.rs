@@ -69,7 +69,7 @@ pub(super) fn phase(snapshot: &Snapshot, troubles: &[Trouble]) -> Phase {
         }
         () if of(c::SCALING_UP).is_some() => Phase::ScalingUp,
         () if of(c::SCALING_DOWN).is_some() => Phase::ScalingDown,
-        () if is(c::MEMBERS_HEALTHY, "Unknown") && is_joined(&status) => Phase::NotReady,
+        () if is(c::MEMBERS_HEALTHY, "Unknown") && only_joins(&status) => Phase::NotReady,
         () if of(c::MEMBERS_HEALTHY).is_some() => Phase::Degraded,
         // The rest of the status is the last known state.
         () if status.ready && !is(c::READY, "Unknown") => Phase::Ready,
@@ -77,8 +77,8 @@ pub(super) fn phase(snapshot: &Snapshot, troubles: &[Trouble]) -> Phase {
     }
 }
 
-/// Whether nothing is wrong but that learners are joining, of which nobody knows yet how they are.
-fn is_joined(status: &EtcdClusterStatus) -> bool {
+/// Whether every member is healthy, except learners that are joining: of these, nobody knows yet how they are.
+fn only_joins(status: &EtcdClusterStatus) -> bool {
     let joins = |member: &MemberStatus| {
         member.role == MemberRole::Learner && member.health == Health::Unknown && member.unhealthy_since.is_none()
     };
