@@ -1,6 +1,6 @@
 //! How soon the replacement of a member that no longer answers begins, beside many other clusters.
 
-use super::clusters::{AT_ONCE, NAMESPACE, SETTLES, until_all_are_ready};
+use super::clusters::{AT_ONCE, SETTLES, until_all_are_ready};
 use super::table::Table;
 use crate::bed::{Bed, ClusterHandle, first_address};
 use crate::packet_filter::FilterRule;
@@ -39,11 +39,15 @@ struct Death {
 /// Loses 5 % of the members of this many clusters, all of which are healthy. Adds how long after [`THRESHOLD`] their
 /// replacements have begun.
 pub(super) async fn measure(bed: &Bed, number: usize, table: &mut Table) -> Result<()> {
-    let etcds: Api<EtcdCluster> = Api::namespaced(bed.client(), NAMESPACE);
-    let names = etcds.list(&ListParams::default()).await?.items.into_iter().map(|etcd| etcd.name_any());
+    let etcds: Api<EtcdCluster> = Api::all(bed.client());
     let patch = Patch::Merge(json!({"spec": {"healthCheck": {"unhealthyAfterSeconds": THRESHOLD}}}));
-    stream::iter(names)
-        .map(async |name| etcds.patch(&name, &PatchParams::default(), &patch).await.map(drop))
+    stream::iter(etcds.list(&ListParams::default()).await?.items)
+        .map(async |etcd| {
+            let namespace = etcd.namespace().context("an EtcdCluster without namespace")?;
+            let etcds: Api<EtcdCluster> = Api::namespaced(bed.client(), &namespace);
+            etcds.patch(&etcd.name_any(), &PatchParams::default(), &patch).await?;
+            anyhow::Ok(())
+        })
         .buffer_unordered(AT_ONCE)
         .try_collect::<()>()
         .await?;
