@@ -337,22 +337,28 @@ impl Observation {
         answered.or_else(present).or_else(last)
     }
 
-    /// Every URL at which the member of a Machine may serve clients. `addressTypes`, which says which address is used,
-    /// may have changed since API servers were told of one.
+    /// Every URL at which API servers may have been told that the member of a Machine serves clients: what etcd lists
+    /// for it, where it served last, and each address of the Machine. `addressTypes`, which says which address is used,
+    /// may have changed since then, and some infrastructure removes addresses of a machine that it does not reach.
     #[must_use]
-    pub fn client_urls(&self, machine: &MachineView) -> BTreeSet<String> {
-        let addresses = machine.addresses.iter().map(|(_, address)| names::client_url(address));
-        self.client_url(machine).into_iter().chain(addresses).collect()
+    pub fn may_serve_at(&self, machine: &MachineView, member: Option<&Member>) -> BTreeSet<String> {
+        let last = self.last_on(machine).map(|member| member.client_url.clone()).filter(|url| !url.is_empty());
+        let listed = member.into_iter().flat_map(|member| member.client_urls.iter().cloned());
+        self.present_urls(machine).chain(last).chain(listed).collect()
     }
 
-    /// Those of [`Self::client_urls`] at which the member of a Machine does serve: where it has answered, and what etcd
-    /// lists for it, which is where it was told to listen.
+    /// Those URLs at which the member of a Machine does serve, as far as is known: where it has answered, and that of
+    /// the Machine's addresses which etcd lists for it, as it was told to listen there.
     #[must_use]
     pub fn serves_at(&self, machine: &MachineView, member: &Member) -> BTreeSet<String> {
-        let mut urls = self.client_urls(machine);
         let present = self.client_url(machine);
-        urls.retain(|url| present.as_ref() == Some(url) || member.client_urls.contains(url));
-        urls
+        let serves = |url: &String| present.as_ref() == Some(url) || member.client_urls.contains(url);
+        self.present_urls(machine).filter(serves).collect()
+    }
+
+    fn present_urls(&self, machine: &MachineView) -> impl Iterator<Item = String> {
+        let addresses = machine.addresses.iter().map(|(_, address)| names::client_url(address));
+        self.client_url(machine).into_iter().chain(addresses)
     }
 
     /// The member that the status names for a Machine.

@@ -86,7 +86,8 @@ impl<'v, 'a> InUse<'v, 'a> {
     }
 
     fn urls(&self, seat: &Seat<'_>) -> BTreeSet<String> {
-        seat.machine.map(|machine| self.view.observation.client_urls(machine)).unwrap_or_default()
+        let member = seat.member.as_ref().map(|(_, member)| member);
+        seat.machine.map(|machine| self.view.observation.may_serve_at(machine, member)).unwrap_or_default()
     }
 
     /// Whether the control plane has received the published list, and some API servers may still use another one.

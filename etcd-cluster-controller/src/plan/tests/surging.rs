@@ -2,7 +2,7 @@
 
 use super::rolling::{condition, edit, joins_of_several, outdated, replaced, runs, urls};
 use super::{has_left, leaves, reason};
-use crate::fixture::Story;
+use crate::fixture::{Story, name};
 use crate::plan::{Plan, Step, WhyDeleted, plan};
 use api::conditions::{self as c, reasons};
 use api::names;
@@ -84,6 +84,29 @@ fn whoever_is_alone_in_a_shorter_list_stays_until_nobody_uses_that() {
     assert_eq!(reason(&story.plan()), reasons::WAITING_FOR_SAFE_REMOVAL, "{:?}", story.plan());
     use_lists(&mut story, &[urls(1..6)]);
     assert!(matches!(story.plan(), Plan::Do(Step::Begin(_))), "{:?}", story.plan());
+}
+
+/// The infrastructure does not reach two machines, and says their names alone. API servers may reach them all the same,
+/// at the addresses that they know.
+#[test]
+fn a_machine_whose_address_is_gone_is_still_the_one_that_api_servers_use() {
+    for new in [4, 5] {
+        let mut story = outdated(3, true);
+        (3..=new).for_each(|index| joins_of_several(&mut story, index));
+        for index in [1, 2] {
+            let machine = story.observation.machines.get_mut(&name(index)).unwrap();
+            machine.addresses = vec![("Hostname".to_owned(), name(index))];
+            story.unknown(index);
+        }
+        story.settle();
+        assert_eq!(replaced(&story.plan()), None, "{:?}", story.plan());
+        // Nor do they leave etcd if a person deletes them.
+        for index in [1, 2] {
+            story.delete(index);
+            story.settle();
+            assert!(!matches!(story.plan(), Plan::Do(Step::Begin(_) | Step::RemoveMember(_))), "{:?}", story.plan());
+        }
+    }
 }
 
 #[test]
