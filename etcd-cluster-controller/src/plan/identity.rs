@@ -5,7 +5,7 @@
 use super::corrupt::command_to_give_up;
 use super::{Plan, Step, View, block};
 use crate::observation::probe::ListFault;
-use crate::observation::{Membership, Report, hex, is_deleted_by_others};
+use crate::observation::{Membership, Outcome, Probe, Report, hex, is_deleted_by_others};
 use api::conditions::reasons;
 use api::names;
 use kube::ResourceExt;
@@ -16,19 +16,17 @@ pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
     let recorded = observation.recorded_cluster_id();
     let answering = answering(view);
     let accepted = observation.etcd.annotations().get(names::ACCEPT_CLUSTER_ID_ANNOTATION);
+    let accepted = accepted.filter(|accepted| answering.contains(*accepted) && recorded != Some(*accepted));
     let serving = serving(view);
-    if let Some(accepted) = accepted
-        && answering.contains(accepted)
-        && recorded != Some(accepted)
-        && serving.is_none()
-    {
+    let serves = serving.is_some();
+    let kept = kept(view, serving);
+    if let (Some(accepted), None) = (accepted, &kept) {
         let annotations = BTreeMap::from([
             (names::CLUSTER_ID_ANNOTATION, Some(accepted.clone())),
             (names::ACCEPT_CLUSTER_ID_ANNOTATION, None),
         ]);
         return Some(Plan::Do(Step::Record { finalizer: false, annotations }));
     }
-    let serves = serving.is_some();
     let (answers, others): (Vec<String>, BTreeSet<String>) = in_doubt(view, serves).unzip();
     let expected = match (recorded, &observation.membership) {
         (Some(recorded), _) => format!("but cluster {recorded} is expected"),
@@ -47,20 +45,26 @@ pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
         1 => others.first().map_or("", String::as_str),
         _ => "<ID>",
     };
-    let kept = serving.map(|member| {
+    if accepted.is_some() && serves {
+        // A word that is refused does not wait for the moment at which the recorded cluster has no quorum.
+        let annotations = BTreeMap::from([(names::ACCEPT_CLUSTER_ID_ANNOTATION, None)]);
+        return Some(Plan::Do(Step::Record { finalizer: false, annotations }));
+    }
+    let restored = if serves {
+        "is to be restored from a snapshot, stop it on all machines first".to_owned()
+    } else {
         format!(
-            ". Etcd cluster {} has a quorum at {member}; while it has one, no other cluster ID is accepted",
-            recorded.unwrap_or_default()
+            "was restored from a snapshot, accept its new ID: kubectl annotate -n {} etcdclusters.{} {} {}={other}",
+            observation.etcd.namespace().unwrap_or_default(),
+            names::ETCD_CLUSTER_GROUP,
+            observation.etcd.name_any(),
+            names::ACCEPT_CLUSTER_ID_ANNOTATION,
         )
-    });
+    };
     let message = format!(
-        "{}, {expected}{}. If etcd was restored from a snapshot, accept its new ID: kubectl annotate -n {} etcdclusters.{} {} {}={other}. Otherwise look for another etcd at the Machines' addresses{}. Nothing is changed until then",
+        "{}, {expected}{}. If etcd {restored}. Otherwise look for another etcd at the Machines' addresses{}. Nothing is changed until then",
         answers.join(", "),
-        kept.unwrap_or_default(),
-        observation.etcd.namespace().unwrap_or_default(),
-        names::ETCD_CLUSTER_GROUP,
-        observation.etcd.name_any(),
-        names::ACCEPT_CLUSTER_ID_ANNOTATION,
+        kept.map(|why| format!(". {why}")).unwrap_or_default(),
         if recorded.is_none() || serves { ", and delete the Machines that have them" } else { "" }
     );
     Some(block(reasons::CLUSTER_ID_CHANGED, message))
@@ -74,6 +78,34 @@ pub(super) fn tidy(view: &View<'_>) -> Option<Plan> {
     let annotations = BTreeMap::from([(names::ACCEPT_CLUSTER_ID_ANNOTATION, None)]);
     (view.observation.recorded_cluster_id() == Some(accepted))
         .then_some(Plan::Do(Step::Record { finalizer: false, annotations }))
+}
+
+/// Why no other cluster ID is accepted now: the recorded cluster serves, or may serve again in a moment. One failing
+/// check is no sign that it is gone. Machines that a person has deleted do not count: what is on them goes with them.
+fn kept(view: &View<'_>, serving: Option<String>) -> Option<String> {
+    let observation = view.observation;
+    let recorded = observation.recorded_cluster_id()?;
+    if let Some(member) = serving {
+        return Some(format!(
+            "Etcd cluster {recorded} has a quorum at {member}; while it has one, no other cluster ID is accepted"
+        ));
+    }
+    let (after, interval) = (observation.etcd.spec.health_check.unhealthy_after(), observation.interval());
+    let may_serve = |name: &str, probe: &Probe| match &probe.outcome {
+        Outcome::Answered(report) => hex(report.cluster_id) == recorded,
+        Outcome::MemberFault(_) | Outcome::OurFault(_) => {
+            let was_member =
+                observation.machines.get(name).is_some_and(|machine| observation.last_on(machine).is_some());
+            was_member && !probe.run.has_failed_for(after, observation.now, interval)
+        }
+        Outcome::NoAddress => false,
+    };
+    let stays = |name: &str| !observation.machines.get(name).is_some_and(is_deleted_by_others);
+    let (name, _) = observation.probes.iter().find(|(name, probe)| stays(name) && may_serve(name, probe))?;
+    Some(format!(
+        "The etcd of Machine {name} may serve etcd cluster {recorded}; no other cluster ID is accepted until it has not answered for {} s, or a person has deleted the Machine",
+        after.as_secs()
+    ))
 }
 
 /// A member that serves the recorded cluster and had a quorum by its latest probe: the Machine that carries it, or the
@@ -121,9 +153,14 @@ fn all_leave(view: &View<'_>) -> bool {
     answering.all(|(machine, _)| observation.machines.get(machine).is_none_or(|machine| machine.deleting))
 }
 
-/// IDs of the etcd clusters that answer at the addresses of Machines.
+/// IDs of the etcd clusters that answer at the addresses of Machines, other than those that a person has deleted.
 fn answering(view: &View<'_>) -> BTreeSet<String> {
-    let reports = view.observation.probes.values().filter_map(|probe| probe.report());
+    let observation = view.observation;
+    let stay = observation
+        .probes
+        .iter()
+        .filter(|(name, _)| !observation.machines.get(*name).is_some_and(is_deleted_by_others));
+    let reports = stay.filter_map(|(_, probe)| probe.report());
     reports.map(|report| hex(report.cluster_id)).collect()
 }
 
@@ -294,23 +331,68 @@ mod tests {
             panic!("it does not answer")
         };
         report.cluster_id = 0xdead;
-        story.annotate(names::ACCEPT_CLUSTER_ID_ANNOTATION, "dead");
+        story.settle();
         let plan = story.plan();
         let Plan::Block(hold) = &plan else { panic!("{plan:?}") };
         assert!(hold.message.contains("Etcd cluster c has a quorum at Machine demo-etcd-0"), "{}", hold.message);
+        assert!(!hold.message.contains("kubectl annotate"), "{}", hold.message);
+        // The word is refused. It is not kept until one check fails.
+        story.annotate(names::ACCEPT_CLUSTER_ID_ANNOTATION, "dead");
+        let refuses = Plan::Do(Step::Record {
+            finalizer: false,
+            annotations: BTreeMap::from([(names::ACCEPT_CLUSTER_ID_ANNOTATION, None)]),
+        });
+        assert_eq!(story.plan(), refuses);
+        story.etcd().metadata.annotations.get_or_insert_default().remove(names::ACCEPT_CLUSTER_ID_ANNOTATION);
         let mut orphaned = story.clone();
         for index in 0..2 {
-            story.failing(index, "stopped for the restore");
             orphaned.gone(index);
             let report = Report::of_one_that_is_well(0xc, id(index));
             orphaned.probe_stranger(index, Outcome::Answered(report));
         }
-        let plan = story.plan();
-        assert!(matches!(&plan, Plan::Do(Step::Record { .. })), "{plan:?}");
         // Their Machines are gone, and the members still serve.
         let plan = orphaned.plan();
         let Plan::Block(hold) = &plan else { panic!("{plan:?}") };
         assert!(hold.message.contains("Etcd cluster c has a quorum at member 100 (https://10.0.0.1:2379)"), "{hold:?}");
+    }
+
+    #[test]
+    fn an_id_is_accepted_only_when_the_recorded_cluster_has_been_silent_for_long() {
+        let mut story = Story::with_voters(3, 3);
+        let Outcome::Answered(report) = &mut story.observation.probes.get_mut(&name(2)).unwrap().outcome else {
+            panic!("it does not answer")
+        };
+        report.cluster_id = 0xdead;
+        story.settle();
+        story.annotate(names::ACCEPT_CLUSTER_ID_ANNOTATION, "dead");
+        // One member restarts, and so the other has no leader.
+        story.failing(0, "it restarts");
+        let without = Report { linearizable: Err(MemberFault::NoLeader), ..Report::of_one_that_is_well(0xc, id(1)) };
+        story.probe(1, Outcome::Answered(without));
+        story.pass(300);
+        let plan = story.plan();
+        let Plan::Block(hold) = &plan else { panic!("{plan:?}") };
+        assert!(hold.message.contains("The etcd of Machine demo-etcd-1 may serve etcd cluster c"), "{}", hold.message);
+        assert!(hold.message.contains("accept its new ID"), "{}", hold.message);
+        story.observation.probes.remove(&name(1));
+        story.failing(1, "stopped for the restore");
+        story.pass(30);
+        let plan = story.plan();
+        let Plan::Block(hold) = &plan else { panic!("{plan:?}") };
+        assert!(hold.message.contains("until it has not answered for 60 s"), "{}", hold.message);
+        let (mut deleted, mut not_asked) = (story.clone(), story.clone());
+        story.pass(40);
+        assert!(matches!(story.plan(), Plan::Do(Step::Record { .. })), "{:?}", story.plan());
+        // It is not known whether it is silent.
+        not_asked.unknown(1);
+        not_asked.pass(70);
+        assert!(matches!(not_asked.plan(), Plan::Block(_)), "{:?}", not_asked.plan());
+        not_asked.delete(1);
+        assert!(matches!(not_asked.plan(), Plan::Do(Step::Record { .. })), "{:?}", not_asked.plan());
+        // What a person has deleted is not the restored etcd.
+        deleted.delete(2);
+        deleted.pass(70);
+        assert!(matches!(deleted.plan(), Plan::Block(_)), "{:?}", deleted.plan());
     }
 
     /// The first machine was reinstalled, and has initialized an empty etcd, while the others serve.
