@@ -92,6 +92,8 @@ pub(crate) async fn is_called_off(bed: &mut Bed) -> Result<()> {
     let machine = bed.machines.get(&handle.namespace, &names[1])?;
     bed.fault_is_over(&format!("{} comes back", names[1]), &[&machine]);
     on(&machine, Machine::power_on).await?;
+    // Where there is much to do, the replacement's machine may boot faster than this one.
+    serves(&machine).await?;
     bed.local_infrastructure().signal(Signal::CONT)?;
     until("the replacement is gone", PATIENCE * 2, async || {
         let machines = handle.etcd_machines().await?;
