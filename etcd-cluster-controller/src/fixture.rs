@@ -280,7 +280,9 @@ impl Story {
         let machine = self.observation.machines.get(&name(index));
         let url = machine.and_then(|machine| self.observation.address(machine)).map(names::client_url);
         let url = url.unwrap_or_else(|| names::client_url(&address(index)));
-        self.observation.probes.insert(name(index), Probe { url, at: now, outcome, run, expected });
+        let answered = matches!(outcome, Outcome::Answered(_)).then_some(now);
+        let answered = answered.or(before.and_then(|probe| probe.answered));
+        self.observation.probes.insert(name(index), Probe { url, at: now, outcome, run, answered, expected });
         self.note_voters(kind);
     }
 
@@ -297,7 +299,9 @@ impl Story {
         let (now, interval, kind) = (self.observation.now, self.observation.interval(), outcome.kind());
         let run = self.observation.strangers.get(&id(index)).map(|probe| probe.run.next(kind, now, interval));
         let (url, run) = (names::client_url(&address(index)), run.unwrap_or_else(|| Run::new(kind, now)));
-        self.observation.strangers.insert(id(index), Probe { url, at: now, outcome, run, expected: Some(id(index)) });
+        self.observation
+            .strangers
+            .insert(id(index), Probe { url, at: now, outcome, run, answered: None, expected: Some(id(index)) });
         self.note_voters(kind);
     }
 
@@ -367,6 +371,9 @@ impl Story {
             for probe in self.observation.probes.values_mut().chain(self.observation.strangers.values_mut()) {
                 probe.run = probe.run.next(probe.outcome.kind(), now, interval);
                 probe.at = now;
+                if matches!(probe.outcome, Outcome::Answered(_)) {
+                    probe.answered = Some(now);
+                }
             }
         }
     }

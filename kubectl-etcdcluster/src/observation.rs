@@ -138,7 +138,7 @@ pub fn report(member_id: u64, cluster_id: u64, leader: u64, learner: bool, versi
 fn probe(now: Timestamp, id: u64, member: &MemberStatus, outcome: Outcome) -> Probe {
     let since = member.unhealthy_since.as_ref().or(member.healthy_since.as_ref()).map_or(now, |since| since.0);
     let run = Run { since, last: now, ..Run::new(outcome.kind(), now) };
-    Probe { url: member.client_url.clone(), at: now, outcome, run, expected: Some(id) }
+    Probe { url: member.client_url.clone(), at: now, outcome, run, answered: None, expected: Some(id) }
 }
 
 /// An observation that serves to compare Machines with the spec, and for nothing else.

@@ -76,6 +76,8 @@ pub struct Probe {
     pub outcome: Outcome,
     /// For how long the result has been the same, with the same member expected.
     pub run: Run,
+    /// When something last answered as a member, well or not. `None`: not since this controller started.
+    pub answered: Option<Timestamp>,
     /// The ID of the member that was expected. `None`: the Machine was not known to have a member, so a failure says
     /// nothing about a member.
     pub expected: Option<u64>,
@@ -382,6 +384,7 @@ mod tests {
             run: Run::new(RunKind::Healthy, Timestamp::UNIX_EPOCH),
             outcome: Outcome::Answered(report),
             expected: Some(member_id),
+            answered: None,
         }
     }
 

@@ -5,9 +5,12 @@
 use super::corrupt::command_to_give_up;
 use super::{Plan, Step, View, block};
 use crate::observation::probe::ListFault;
-use crate::observation::{Membership, Outcome, Probe, Report, hex, is_deleted_by_others};
+use crate::observation::probe::Probe;
+use crate::observation::{Membership, Observation, Outcome, Report, hex, is_deleted_by_others};
 use api::conditions::reasons;
 use api::names;
+use controller_support::external::MachineView;
+use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,7 +19,7 @@ pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
     let recorded = observation.recorded_cluster_id();
     let answering = answering(view);
     let accepted = observation.etcd.annotations().get(names::ACCEPT_CLUSTER_ID_ANNOTATION);
-    let accepted = accepted.filter(|accepted| answering.contains(*accepted) && recorded != Some(*accepted));
+    let accepted = accepted.filter(|accepted| answering.contains(*accepted));
     let serving = serving(view);
     let serves = serving.is_some();
     let kept = kept(view, serving);
@@ -47,8 +50,7 @@ pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
     };
     if accepted.is_some() && serves {
         // A word that is refused does not wait for the moment at which the recorded cluster has no quorum.
-        let annotations = BTreeMap::from([(names::ACCEPT_CLUSTER_ID_ANNOTATION, None)]);
-        return Some(Plan::Do(Step::Record { finalizer: false, annotations }));
+        return Some(forget_accepted());
     }
     let restored = if serves {
         "is to be restored from a snapshot, stop it on all machines first".to_owned()
@@ -71,13 +73,17 @@ pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
 }
 
 /// Removes the accepted ID if it is the recorded one already: otherwise it could give the identity back to an earlier
-/// cluster some day. This comes when nothing else is to be done, because someone may set the annotation again each
-/// time.
+/// cluster some day. Removes it too while the recorded cluster has a quorum, whether or not that ID answers at this moment.
+/// This comes when nothing else is to be done, because someone may set the annotation again each time.
 pub(super) fn tidy(view: &View<'_>) -> Option<Plan> {
     let accepted = view.observation.etcd.annotations().get(names::ACCEPT_CLUSTER_ID_ANNOTATION)?;
+    let is_void = view.observation.recorded_cluster_id() == Some(accepted) || serving(view).is_some();
+    is_void.then(forget_accepted)
+}
+
+fn forget_accepted() -> Plan {
     let annotations = BTreeMap::from([(names::ACCEPT_CLUSTER_ID_ANNOTATION, None)]);
-    (view.observation.recorded_cluster_id() == Some(accepted))
-        .then_some(Plan::Do(Step::Record { finalizer: false, annotations }))
+    Plan::Do(Step::Record { finalizer: false, annotations })
 }
 
 /// Why no other cluster ID is accepted now: the recorded cluster serves, or may serve again in a moment. One failing
@@ -90,22 +96,50 @@ fn kept(view: &View<'_>, serving: Option<String>) -> Option<String> {
             "Etcd cluster {recorded} has a quorum at {member}; while it has one, no other cluster ID is accepted"
         ));
     }
-    let (after, interval) = (observation.etcd.spec.health_check.unhealthy_after(), observation.interval());
-    let may_serve = |name: &str, probe: &Probe| match &probe.outcome {
-        Outcome::Answered(report) => hex(report.cluster_id) == recorded,
-        Outcome::MemberFault(_) | Outcome::OurFault(_) => {
-            let was_member =
-                observation.machines.get(name).is_some_and(|machine| observation.last_on(machine).is_some());
-            was_member && !probe.run.has_failed_for(after, observation.now, interval)
-        }
-        Outcome::NoAddress => false,
+    let mut stay = observation.machines.values().filter(|machine| !is_deleted_by_others(machine));
+    let machine = stay.find(|machine| may_serve(observation, machine, recorded)).map(|machine| {
+        let way_out = if machine.deleting {
+            format!("its Machine is given up: {}", command_to_give_up(machine))
+        } else {
+            "a person has deleted its Machine".to_owned()
+        };
+        (format!("the etcd of Machine {}", machine.name), format!(", or {way_out}"))
+    });
+    let stranger = || {
+        let mut strangers = observation.strangers.iter();
+        let (id, probe) = strangers.find(|(_, probe)| match &probe.outcome {
+            Outcome::Answered(report) => hex(report.cluster_id) == recorded,
+            Outcome::MemberFault(_) => !is_silent(observation, probe),
+            // There is no Machine that a person could delete to say that it is gone.
+            Outcome::OurFault(_) | Outcome::NoAddress => false,
+        })?;
+        Some((format!("member {} ({})", hex(*id), probe.url), String::new()))
     };
-    let stays = |name: &str| !observation.machines.get(name).is_some_and(is_deleted_by_others);
-    let (name, _) = observation.probes.iter().find(|(name, probe)| stays(name) && may_serve(name, probe))?;
+    let (who, way_out) = machine.or_else(stranger)?;
     Some(format!(
-        "The etcd of Machine {name} may serve etcd cluster {recorded}; no other cluster ID is accepted until it has not answered for {} s, or a person has deleted the Machine",
-        after.as_secs()
+        "An ID is accepted only when {who}, which may serve etcd cluster {recorded}, has not answered for {} s{way_out}",
+        observation.etcd.spec.health_check.unhealthy_after().as_secs()
     ))
+}
+
+/// Whether a Machine may carry a member of the recorded cluster that serves again in a moment.
+fn may_serve(observation: &Observation, machine: &MachineView, recorded: &str) -> bool {
+    let probe = observation.probes.get(&machine.name);
+    if let Some(report) = probe.and_then(|probe| probe.report()) {
+        return hex(report.cluster_id) == recorded;
+    }
+    // The status is lost when the management cluster is restored.
+    let is_known = observation.etcd.status.as_ref().is_some_and(|status| !status.members.is_empty());
+    let was_member = if is_known { observation.last_on(machine).is_some() } else { probe.is_some() };
+    // It has not been checked if this controller has started just now.
+    was_member && !probe.is_some_and(|probe| is_silent(observation, probe))
+}
+
+/// Whether nothing has answered for long enough. A run of failing checks may have answers without a quorum in it.
+fn is_silent(observation: &Observation, probe: &Probe) -> bool {
+    let after = observation.etcd.spec.health_check.unhealthy_after();
+    let is_long = |at: Timestamp| observation.now.duration_since(at).unsigned_abs() >= after;
+    probe.run.has_failed_for(after, observation.now, observation.interval()) && probe.answered.is_none_or(is_long)
 }
 
 /// A member that serves the recorded cluster and had a quorum by its latest probe: the Machine that carries it, or the
@@ -153,15 +187,21 @@ fn all_leave(view: &View<'_>) -> bool {
     answering.all(|(machine, _)| observation.machines.get(machine).is_none_or(|machine| machine.deleting))
 }
 
-/// IDs of the etcd clusters that answer at the addresses of Machines, other than those that a person has deleted.
+/// IDs of the other etcd clusters that answer at the addresses of Machines. Those at Machines that a person has deleted
+/// count only if there are no others: what is on them goes, unless there is nothing else.
 fn answering(view: &View<'_>) -> BTreeSet<String> {
     let observation = view.observation;
-    let stay = observation
-        .probes
-        .iter()
-        .filter(|(name, _)| !observation.machines.get(*name).is_some_and(is_deleted_by_others));
-    let reports = stay.filter_map(|(_, probe)| probe.report());
-    reports.map(|report| hex(report.cluster_id)).collect()
+    let recorded = observation.recorded_cluster_id();
+    let ids = |is_deleted: bool| {
+        let of_these = observation
+            .probes
+            .iter()
+            .filter(move |(name, _)| observation.machines.get(*name).is_some_and(is_deleted_by_others) == is_deleted);
+        let ids = of_these.filter_map(|(_, probe)| Some(hex(probe.report()?.cluster_id)));
+        ids.filter(|id| recorded != Some(id)).collect::<BTreeSet<String>>()
+    };
+    let staying = ids(false);
+    if staying.is_empty() { ids(true) } else { staying }
 }
 
 #[cfg(test)]
@@ -338,11 +378,7 @@ mod tests {
         assert!(!hold.message.contains("kubectl annotate"), "{}", hold.message);
         // The word is refused. It is not kept until one check fails.
         story.annotate(names::ACCEPT_CLUSTER_ID_ANNOTATION, "dead");
-        let refuses = Plan::Do(Step::Record {
-            finalizer: false,
-            annotations: BTreeMap::from([(names::ACCEPT_CLUSTER_ID_ANNOTATION, None)]),
-        });
-        assert_eq!(story.plan(), refuses);
+        assert_eq!(story.plan(), forget_accepted());
         story.etcd().metadata.annotations.get_or_insert_default().remove(names::ACCEPT_CLUSTER_ID_ANNOTATION);
         let mut orphaned = story.clone();
         for index in 0..2 {
@@ -372,14 +408,13 @@ mod tests {
         story.pass(300);
         let plan = story.plan();
         let Plan::Block(hold) = &plan else { panic!("{plan:?}") };
-        assert!(hold.message.contains("The etcd of Machine demo-etcd-1 may serve etcd cluster c"), "{}", hold.message);
+        let told = "only when the etcd of Machine demo-etcd-1, which may serve etcd cluster c, has not answered for 60 s, or a person has deleted its Machine";
+        assert!(hold.message.contains(told), "{}", hold.message);
         assert!(hold.message.contains("accept its new ID"), "{}", hold.message);
-        story.observation.probes.remove(&name(1));
         story.failing(1, "stopped for the restore");
+        assert!(matches!(story.plan(), Plan::Block(_)), "it has answered just now: {:?}", story.plan());
         story.pass(30);
-        let plan = story.plan();
-        let Plan::Block(hold) = &plan else { panic!("{plan:?}") };
-        assert!(hold.message.contains("until it has not answered for 60 s"), "{}", hold.message);
+        assert!(matches!(story.plan(), Plan::Block(_)), "{:?}", story.plan());
         let (mut deleted, mut not_asked) = (story.clone(), story.clone());
         story.pass(40);
         assert!(matches!(story.plan(), Plan::Do(Step::Record { .. })), "{:?}", story.plan());
@@ -387,12 +422,28 @@ mod tests {
         not_asked.unknown(1);
         not_asked.pass(70);
         assert!(matches!(not_asked.plan(), Plan::Block(_)), "{:?}", not_asked.plan());
+        // This controller has started just now.
+        not_asked.observation.probes.remove(&name(1));
+        assert!(matches!(not_asked.plan(), Plan::Block(_)), "{:?}", not_asked.plan());
         not_asked.delete(1);
         assert!(matches!(not_asked.plan(), Plan::Do(Step::Record { .. })), "{:?}", not_asked.plan());
-        // What a person has deleted is not the restored etcd.
-        deleted.delete(2);
+        // What a person has deleted is not the restored etcd, if another one is there.
         deleted.pass(70);
-        assert!(matches!(deleted.plan(), Plan::Block(_)), "{:?}", deleted.plan());
+        let mut beside = deleted.clone();
+        deleted.delete(2);
+        assert!(matches!(deleted.plan(), Plan::Do(Step::Record { .. })), "{:?}", deleted.plan());
+        let report = Report { cluster_id: 0xbeef, ..Report::of_one_that_is_well(0xbeef, id(0)) };
+        beside.probe(0, Outcome::Answered(report));
+        assert!(matches!(beside.plan(), Plan::Do(Step::Record { .. })), "{:?}", beside.plan());
+        beside.delete(2);
+        assert!(matches!(beside.plan(), Plan::Block(_)), "{:?}", beside.plan());
+        // A member of the recorded cluster whose Machine is gone.
+        story.gone(1);
+        let without = Report { linearizable: Err(MemberFault::NoLeader), ..Report::of_one_that_is_well(0xc, id(1)) };
+        story.probe_stranger(1, Outcome::Answered(without));
+        let plan = story.plan();
+        let Plan::Block(hold) = &plan else { panic!("{plan:?}") };
+        assert!(hold.message.contains("only when member 101 (https://10.0.0.2:2379), which"), "{}", hold.message);
     }
 
     /// The first machine was reinstalled, and has initialized an empty etcd, while the others serve.
@@ -444,9 +495,10 @@ mod tests {
     #[test]
     fn a_word_that_was_kept_is_not_left_lying_there() {
         let mut story = Story::with_voters(3, 3);
-        story.annotate(names::ACCEPT_CLUSTER_ID_ANNOTATION, "c");
-        let annotations = BTreeMap::from([(names::ACCEPT_CLUSTER_ID_ANNOTATION, None)]);
-        assert_eq!(story.plan(), Plan::Do(Step::Record { finalizer: false, annotations }));
+        for word in ["c", "dead"] {
+            story.annotate(names::ACCEPT_CLUSTER_ID_ANNOTATION, word);
+            assert_eq!(story.plan(), forget_accepted(), "{word}");
+        }
         // Someone may set the annotation again each time.
         story.etcd().spec.replicas = 5;
         assert!(matches!(story.plan(), Plan::Do(Step::CreateMachine { .. })), "{:?}", story.plan());

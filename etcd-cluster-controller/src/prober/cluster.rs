@@ -140,11 +140,13 @@ impl Cluster {
             Some(probe) if probe.expected == expected => probe.run.next(kind, at, wanted.interval),
             _ => Run::new(kind, at),
         };
+        let mut answered = before.and_then(|probe| probe.answered);
         state.timed.insert(target.key.clone(), (begun, begun.elapsed()));
         if let Outcome::Answered(report) = &outcome {
+            answered = Some(at);
             state.leaders.update(report);
         }
-        state.snapshot.probes.insert(target.key.clone(), Probe { url, at, outcome, run, expected });
+        state.snapshot.probes.insert(target.key.clone(), Probe { url, at, outcome, run, answered, expected });
         let (before, probes) = (state.snapshot.voters_answer_since, state.snapshot.probes.values());
         state.snapshot.voters_answer_since = voters_answer_since(before, probes, kind, at);
         (self.tell(&mut state, shared, wanted), Some(run))

@@ -100,7 +100,10 @@ mod tests {
         let probes = reports.into_iter().enumerate().map(|(index, report)| {
             let run = Run::new(RunKind::Healthy, at);
             let outcome = Outcome::Answered(report);
-            (TargetKey::Machine(format!("m{index}")), Probe { url: String::new(), at, outcome, run, expected: None })
+            (
+                TargetKey::Machine(format!("m{index}")),
+                Probe { url: String::new(), at, outcome, run, expected: None, answered: None },
+            )
         });
         Figures::of(&Snapshot { probes: probes.collect(), ..Snapshot::default() })
     }

@@ -56,8 +56,14 @@ mod tests {
     fn probes(outcomes: Vec<Outcome>) -> BTreeMap<TargetKey, Probe> {
         let named = outcomes.into_iter().enumerate().map(|(index, outcome)| {
             let at = Timestamp::UNIX_EPOCH;
-            let probe =
-                Probe { url: format!("u{index}"), at, run: Run::new(RunKind::Unknown, at), outcome, expected: None };
+            let probe = Probe {
+                url: format!("u{index}"),
+                at,
+                run: Run::new(RunKind::Unknown, at),
+                outcome,
+                expected: None,
+                answered: None,
+            };
             (TargetKey::Machine(format!("m{index}")), probe)
         });
         named.collect()

@@ -120,8 +120,14 @@ mod tests {
 
     fn snapshot(outcome: Outcome) -> Snapshot {
         let at = Timestamp::UNIX_EPOCH;
-        let probe =
-            Probe { url: "https://a:2379".to_owned(), at, run: Run::new(outcome.kind(), at), outcome, expected: None };
+        let probe = Probe {
+            url: "https://a:2379".to_owned(),
+            at,
+            run: Run::new(outcome.kind(), at),
+            outcome,
+            expected: None,
+            answered: None,
+        };
         Snapshot { probes: [(TargetKey::of("a"), probe)].into(), ..Snapshot::default() }
     }
 

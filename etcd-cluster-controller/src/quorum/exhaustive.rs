@@ -56,6 +56,7 @@ impl Answers {
             outcome,
             run: Run::new(RunKind::Healthy, Timestamp::UNIX_EPOCH),
             expected: None,
+            answered: None,
         };
         Self {
             voter: probe(answered(false)),

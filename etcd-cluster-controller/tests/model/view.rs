@@ -305,7 +305,7 @@ fn probe(view: &View, seat: usize) -> Option<Probed> {
         if kind == RunKind::Unknown { Run::new(kind, ago(0)) } else { Run { kind, since: ago(lasted), last: ago(0) } };
     let is_recorded = view.etcd.status.members[seat].is_some_and(|record| record.housed);
     let expected = (is_recorded || is_gone).then(|| id(seat));
-    Some(Probed { url: client_url(seat), at: ago(0), outcome, run, expected })
+    Some(Probed { url: client_url(seat), at: ago(0), outcome, run, answered: None, expected })
 }
 
 fn members(view: &View) -> BTreeMap<u64, Entry> {

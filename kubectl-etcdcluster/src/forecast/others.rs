@@ -70,6 +70,7 @@ impl World {
             at: now,
             outcome: Outcome::Answered(report),
             run: Run::new(RunKind::Healthy, now),
+            answered: Some(now),
             expected: Some(id),
         };
         self.observation.probes.insert(name.to_owned(), probe);

@@ -3,10 +3,13 @@
 use crate::bring_up::{PATIENCE, released};
 use crate::load::LowLoad;
 use anyhow::{Context, Result, ensure};
+use api::names::{ACCEPT_CLUSTER_ID_ANNOTATION, CLUSTER_ID_ANNOTATION};
 use e2e::bed::data::{DataLoss, Keys, never_comes_back, on, serves, stays_silent};
 use e2e::bed::{Bed, ClusterHandle, Manifests, Membership, States, never_ready_again};
 use e2e::observer::{Silence, rules};
 use e2e::until::until;
+use kube::ResourceExt;
+use kube::api::{Patch, PatchParams};
 use local_infrastructure::machine::Machine;
 use serde_json::json;
 use std::fs;
@@ -121,6 +124,7 @@ impl<'a> Cluster<'a> {
         for said in [format!("Machine {} (", self.name(0)), "and delete the Machines that have them".to_owned()] {
             ensure!(message.contains(&said), "{message}");
         }
+        self.refuses_the_other_id(&message).await?;
         tokio::time::sleep(WATCHED).await;
         let now = self.handle.etcd_machines().await?;
         ensure!(now == machines, "the Machines were {machines:?}, and are {now:?}");
@@ -130,6 +134,25 @@ impl<'a> Cluster<'a> {
             ensure!(list == before, "the members were {before:?}, and are {list:?}");
         }
         Ok(())
+    }
+
+    /// A person takes the empty etcd for a restored one. The others have a quorum, so the word is removed and has no effect.
+    async fn refuses_the_other_id(&self, message: &str) -> Result<()> {
+        let id = message.split_once("answers as a member of etcd cluster ").and_then(|(_, rest)| rest.split_once(','));
+        let (id, _) = id.with_context(|| message.to_owned())?;
+        ensure!(!message.contains(ACCEPT_CLUSTER_ID_ANNOTATION), "{message}");
+        let (etcds, params) = (self.handle.etcds(), PatchParams::default());
+        let word = Patch::Merge(json!({"metadata": {"annotations": {(ACCEPT_CLUSTER_ID_ANNOTATION): id}}}));
+        let before =
+            etcds.patch(&self.handle.etcd, &params, &word).await?.annotations().get(CLUSTER_ID_ANNOTATION).cloned();
+        until("the word is removed", PATIENCE, async || {
+            let now = etcds.get(&self.handle.etcd).await?;
+            let (recorded, word) =
+                (now.annotations().get(CLUSTER_ID_ANNOTATION), now.annotations().get(ACCEPT_CLUSTER_ID_ANNOTATION));
+            ensure!(recorded == before.as_ref(), "{recorded:?} is recorded in place of {before:?}");
+            Ok(word.is_none().then_some(()))
+        })
+        .await
     }
 
     /// Gives the machine of the only member an older copy of its data, and later the latest data again. Only then it

@@ -68,10 +68,12 @@ pub(super) fn waiting_for(
             wait(reasons::MEMBERSHIP_UNKNOWN, message)
         }
         Progress::NotHealthy if matches!(seat.verdict, Verdict::Unknown { .. }) => {
+            let gone = seat.machine.map(|machine| format!("; if its machine is gone, delete Machine {}", machine.name));
             let message = format!(
-                "the health of member {} is not known: {}. Nothing is added before it is healthy",
+                "the health of member {} is not known: {}. Nothing is added before it is healthy{}",
                 seat.name(),
-                seat.why_since()
+                seat.why_since(),
+                gone.unwrap_or_default()
             );
             wait(reasons::WAITING_FOR_HEALTHY_MEMBERS, message)
         }

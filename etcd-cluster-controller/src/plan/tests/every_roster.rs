@@ -177,6 +177,7 @@ impl Setting {
             run: Run { kind: outcome.kind(), since, last: now },
             outcome,
             expected: is_member.then(|| id(index)),
+            answered: None,
         }
     }
 
