@@ -20,15 +20,14 @@ use std::fs;
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
-/// How many clusters share a namespace, as a team's do. Cluster API goes through all Machines of a namespace to find those
-/// of one Cluster, so with all of them in one, the last clusters take much longer to come up than the first.
+/// How many clusters share a namespace, as a team's do.
 const IN_A_NAMESPACE: usize = 50;
 /// How many clusters' documents are applied side by side.
 pub(super) const AT_ONCE: usize = 16;
 /// How long the clusters may take to come up: a time for all of them, plus a time for each.
 const PATIENCE: (Duration, Duration) = (Duration::from_secs(120), Duration::from_secs(5));
-/// Time between two checks of all clusters, for each of them. To read many clusters takes processor time, which would be
-/// lacking where it is measured.
+/// Time between two checks of all clusters, for each of them. Reading many clusters takes processor time that what is
+/// measured needs.
 const LOOKS: Duration = Duration::from_millis(10);
 /// How long everything may settle before a measurement.
 pub(super) const SETTLES: Duration = Duration::from_secs(30);

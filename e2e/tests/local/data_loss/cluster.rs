@@ -136,7 +136,8 @@ impl<'a> Cluster<'a> {
         Ok(())
     }
 
-    /// A person takes the empty etcd for a restored one. The others have a quorum, so the word is removed and has no effect.
+    /// A person takes the empty etcd for a restored one. The others have a quorum, so the word is removed, and has no
+    /// effect.
     async fn refuses_the_other_id(&self, message: &str) -> Result<()> {
         let id = message.split_once("answers as a member of etcd cluster ").and_then(|(_, rest)| rest.split_once(','));
         let (id, _) = id.with_context(|| message.to_owned())?;
