@@ -5,6 +5,7 @@ use super::PATIENCE;
 use crate::apply::apply_object;
 use crate::bed::data::said;
 use crate::bed::{Bed, ClusterHandle, Manifests, Membership};
+use crate::plane::workload::EtcdAccess;
 use crate::until::until;
 use anyhow::{Context, Result, anyhow, ensure};
 use etcdadm_bootstrap::build::{Bootstrap, CertificateAuthority, Role, SecretValues, render};
@@ -87,7 +88,7 @@ pub(super) struct Bare<'a> {
     data: UserData,
     /// The address of each machine, by its number.
     addresses: Vec<Ipv4Addr>,
-    /// The numbers of machines whose members have left etcd.
+    /// The numbers of machines whose members have left etcd, or are about to.
     left: Vec<usize>,
 }
 
@@ -133,28 +134,38 @@ impl<'a> Bare<'a> {
         Ok(())
     }
 
-    /// Three other machines join, and then the first three members leave.
-    pub(super) async fn doubles(&mut self) -> Result<()> {
+    /// Three other machines join, and then the first three members leave. `told` gets the endpoints of those that stay
+    /// before each of them leaves.
+    pub(super) async fn doubles(&mut self, told: impl Fn(Vec<String>)) -> Result<()> {
         self.joins().await?;
         for _ in 0..MEMBERS {
-            self.one_leaves().await?;
+            self.one_leaves(&told).await?;
         }
         Ok(())
     }
 
     /// Another machine joins and one of the first three members leaves, three times: what our controllers do if no API
-    /// server uses etcd.
-    pub(super) async fn replaces(&mut self) -> Result<()> {
+    /// server uses etcd. `told` is as for [`Bare::doubles`].
+    pub(super) async fn replaces(&mut self, told: impl Fn(Vec<String>)) -> Result<()> {
         for _ in 0..MEMBERS {
             self.boot(1).await?;
-            self.one_leaves().await?;
+            self.one_leaves(&told).await?;
         }
         Ok(())
     }
 
+    /// What a client needs that uses all members.
+    pub(super) async fn access(&self) -> Result<EtcdAccess> {
+        let machine = self.machine(0)?;
+        let file = async |name: &str| said(&machine, &["cat", &format!("/etc/etcd/pki/{name}")]).await;
+        let endpoints = client_urls(&self.voters());
+        let (ca, certificate) = (file("ca.crt").await?, file("etcdctl-etcd-client.crt").await?);
+        Ok(EtcdAccess { endpoints, ca, certificate, key: file("etcdctl-etcd-client.key").await? })
+    }
+
     /// Removes one of the first three members as a person would: the leader last, after it has moved leadership to a
     /// member that stays.
-    async fn one_leaves(&mut self) -> Result<()> {
+    async fn one_leaves(&mut self, told: impl Fn(Vec<String>)) -> Result<()> {
         let stays = self.machine(MEMBERS)?;
         let etcd = Membership::on(stays.clone()).await?;
         let id = |index: usize| {
@@ -167,6 +178,8 @@ impl<'a> Bare<'a> {
         let leader = format!("{leader:x}");
         let old = (0..MEMBERS).filter_map(|index| Some((id(index)?, index)));
         let (leaving, index) = old.min_by_key(|(id, _)| *id == leader).context("all have left")?;
+        self.left.push(index);
+        told(client_urls(&self.voters()));
         if leaving == leader {
             let next = id(MEMBERS).context("the new member is not in the list")?;
             said(&self.machine(index)?, &[ETCDCTL, "move-leader", &next]).await?;
@@ -176,7 +189,6 @@ impl<'a> Bare<'a> {
             said(&stays, &[ETCDCTL, "member", "remove", &leaving]).await.map(Some)
         })
         .await?;
-        self.left.push(index);
         Ok(())
     }
 
@@ -196,6 +208,10 @@ impl<'a> Bare<'a> {
     fn machine(&self, index: usize) -> Result<Machine> {
         Ok(self.bed.machines.get(&self.namespace, &name(index))?)
     }
+}
+
+fn client_urls(addresses: &[Ipv4Addr]) -> Vec<String> {
+    addresses.iter().map(|address| api::names::client_url(&address.to_string())).collect()
 }
 
 fn name(index: usize) -> String {
@@ -242,8 +258,7 @@ impl UserData {
     }
 
     fn of(&self, member: &str, voters: &[Ipv4Addr]) -> Result<String> {
-        let client_urls: Vec<String> =
-            voters.iter().map(|address| api::names::client_url(&address.to_string())).collect();
+        let client_urls = client_urls(voters);
         let role = if client_urls.is_empty() {
             Role::Init { not_after: Timestamp::MAX }
         } else {

@@ -123,16 +123,20 @@ enum Steps {
 }
 
 /// Makes three machines by hand, one after the other, and replaces them by three others. Returns how long the
-/// replacement takes.
+/// replacement takes. There are the same clients as in our rollout, because they decide how a member joins: from some
+/// hundred entries on, etcd 3.6 and later send a new member a snapshot, and not the log (`memorySnapshotCount` in
+/// `server/etcdserver/server.go`). Then `etcdadm join` may have to restart it.
 async fn by_hand(bed: &Bed, namespace: &str, steps: Steps) -> Result<Duration> {
     let mut bare = Bare::new(bed, namespace, Pace::OneByOne)?;
     bare.joins().await?;
+    let writers = History::begin(bed.world(), namespace, &bare.access().await?, LOAD).await?;
     let begun = Instant::now();
     match steps {
-        Steps::Replace => bare.replaces().await?,
-        Steps::Double => bare.doubles().await?,
+        Steps::Replace => bare.replaces(|endpoints| writers.endpoints(endpoints)).await?,
+        Steps::Double => bare.doubles(|endpoints| writers.endpoints(endpoints)).await?,
     }
     let took = begun.elapsed();
+    writers.end().await?;
     bare.destroy()?;
     Ok(took)
 }
