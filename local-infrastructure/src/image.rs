@@ -117,9 +117,9 @@ fn fetch_systemctl(temporary: &Path) -> Result<()> {
 }
 
 /// The script sleeps for whole and half seconds, even if what it waits for is already there, so every service would
-/// take two seconds to start. It also forgets the exit status of a process that it reaped itself, and this status
-/// decides whether the service is restarted. Each text is replaced wherever it occurs.
-const CHANGES: [(&str, &str); 4] = [
+/// take two seconds to start, and one second to stop. It also forgets the exit status of a process that it reaped
+/// itself, and this status decides whether the service is restarted. Each text is replaced wherever it occurs.
+const CHANGES: [(&str, &str); 7] = [
     ("\nMinimumYield = 0.5\n", "\nMinimumYield = 0.02\n"),
     (
         "if not attempt: # first one\n                time.sleep(1)",
@@ -129,6 +129,14 @@ const CHANGES: [(&str, &str); 4] = [
         "if not result: # timeout\n                time.sleep(1)",
         "if not result: # timeout\n                time.sleep(0)",
     ),
+    // A service that is told to stop, until its processes have ended. A deadline limits it.
+    (
+        "time.sleep(1) # until TimeoutStopSec\n        if dead or not doSendSIGKILL",
+        "time.sleep(MinimumYield)\n        if dead or not doSendSIGKILL",
+    ),
+    // Another call that has the lock of the service. A number of attempts limits it, so there are more of them.
+    ("xrange(int(MaxLockWait or DefaultMaximumTimeout))", "xrange(int((MaxLockWait or DefaultMaximumTimeout) / 0.02))"),
+    ("time.sleep(1) # until MaxLockWait", "time.sleep(0.02)"),
     (
         "run = subprocess_testpid(forkpid)\n",
         "run = subprocess_testpid(forkpid)\n                self.write_status_from(conf, ExecMainStatus=run.returncode)\n",
