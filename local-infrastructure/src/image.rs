@@ -135,8 +135,11 @@ const CHANGES: [(&str, &str); 7] = [
         "time.sleep(MinimumYield)\n        if dead or not doSendSIGKILL",
     ),
     // Another call that has the lock of the service. A number of attempts limits it, so there are more of them.
-    ("xrange(int(MaxLockWait or DefaultMaximumTimeout))", "xrange(int((MaxLockWait or DefaultMaximumTimeout) / 0.02))"),
-    ("time.sleep(1) # until MaxLockWait", "time.sleep(0.02)"),
+    (
+        "xrange(int(MaxLockWait or DefaultMaximumTimeout))",
+        "xrange(int((MaxLockWait or DefaultMaximumTimeout) / MinimumYield))",
+    ),
+    ("time.sleep(1) # until MaxLockWait", "time.sleep(MinimumYield)"),
     (
         "run = subprocess_testpid(forkpid)\n",
         "run = subprocess_testpid(forkpid)\n                self.write_status_from(conf, ExecMainStatus=run.returncode)\n",

@@ -123,7 +123,7 @@ enum Steps {
 }
 
 /// Makes three machines by hand, one after the other, and replaces them by three others. Returns how long the
-/// replacement takes. There are the same clients as in our rollout, because they decide how a member joins: from some
+/// replacement takes. There are the same clients as in our rollout, because they decide how a member joins: from a
 /// hundred entries on, etcd 3.6 and later send a new member a snapshot, and not the log (`memorySnapshotCount` in
 /// `server/etcdserver/server.go`). Then `etcdadm join` may have to restart it.
 async fn by_hand(bed: &Bed, namespace: &str, steps: Steps) -> Result<Duration> {
