@@ -15,7 +15,7 @@ VERSION=0.20.2
     cargo install --quiet --locked --debug --version "$VERSION" cargo-deny
 cargo deny --locked check bans licenses sources
 if cargo deny fetch db; then
-    cargo deny --locked check --disable-fetch advisories
+    cargo deny --frozen check advisories
 else
     echo "advisories: NOT CHECKED, their database cannot be reached from here"
 fi
