@@ -55,7 +55,7 @@ demo: ## Show an etcd cluster and its control plane come up on this computer
 
 bench: ## Measure bring-up, a rollout, API requests, memory and many clusters; as root with docker too
 	cargo build --release --workspace --bins
-	$${CARGO_TARGET_DIR:-target}/release/bench
+	"$${CARGO_TARGET_DIR:-target}/release/bench"
 	$(MAKE) bench-clusters
 	if [ "$$(id -u)" = 0 ]; then $(MAKE) bench-docker; fi
 
@@ -63,14 +63,14 @@ CLUSTERS ?= 10,100,500,1000,2000
 
 bench-clusters: ## Measure the manager with many clusters, and how soon it sees deaths in them (CLUSTERS=10,100)
 	cargo build --release --workspace --bins
-	$${CARGO_TARGET_DIR:-target}/release/bench --clusters $(CLUSTERS)
+	"$${CARGO_TARGET_DIR:-target}/release/bench" --clusters $(CLUSTERS)
 
 bench-reconciles: ## Measure the cost of a reconcile beside 10, 100 and 1,000 clusters; fails if it grows with them
 	cargo build --release --workspace --bins
-	$${CARGO_TARGET_DIR:-target}/release/bench --reconciles
+	"$${CARGO_TARGET_DIR:-target}/release/bench" --reconciles
 
 bench-docker: ## Measure the way to a Kubernetes cluster and a repair on docker, as root
 	SETUP_DOCKER=1 hack/setup.sh
 	cargo build --release --workspace --bins
 	cargo rustc --release -p etcdadm --bin etcdadm -- -C target-feature=+crt-static
-	$${CARGO_TARGET_DIR:-target}/release/bench --infrastructure docker
+	"$${CARGO_TARGET_DIR:-target}/release/bench" --infrastructure docker

@@ -9,7 +9,7 @@
 # site links to a file that does not exist, or if a diagram is shown as text.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-export PATH="$HOME/.cargo/bin:$PATH"
+export PATH="${CARGO_HOME:-$HOME/.cargo}/bin:$PATH"
 
 case "${1:-}" in
 -*) sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p;}' hack/book.sh && exit ;;

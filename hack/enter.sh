@@ -15,7 +15,7 @@ for environment in /proc/[0-9]*/environ; do
     # The program was built again after it started.
     executable=${executable% (deleted)}
     [[ ${executable##*/} == "$program" || ${executable##*/} == "$program"-* ]] || continue
-    if tr '\0' '\n' 2>/dev/null <"$environment" | grep -qx 'CAPE_WORLD_STAGE=inside'; then
+    if grep --null-data --quiet --line-regexp 'CAPE_WORLD_STAGE=inside' "$environment" 2>/dev/null; then
         process=${environment#/proc/}
         process=${process%/environ}
         # The oldest process in the world is the program itself, because it has started all others.

@@ -12,7 +12,7 @@
 # the model, with the larger bounds of `make model`, does not notice it.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-export PATH="$HOME/.cargo/bin:$PATH"
+export PATH="${CARGO_HOME:-$HOME/.cargo}/bin:$PATH"
 
 usage() { sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p;}' hack/mutants.sh; }
 only_check=

@@ -8,7 +8,8 @@
 #   DIRECTORY  where the pictures are written
 #   DASHBOARD  the page that dashboard::has_something_to_show has drawn; without it, there is no picture of one
 #
-# On Debian, and as root, Chromium is installed if no such browser is there. BROWSER names another one.
+# On Debian, and as root, Chromium is installed if no such browser is there. PICTURES_BROWSER names another
+# browser that takes the same options.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -27,14 +28,14 @@ least=30000
 
 find_browser() {
     local name
-    for name in ${BROWSER:-chromium chromium-browser google-chrome}; do
+    for name in ${PICTURES_BROWSER:-chromium chromium-browser google-chrome}; do
         command -v "$name" && return
     done
     return 1
 }
 
 program=$(find_browser) || {
-    { [ "$(id -u)" = 0 ] && grep -q '^ID=debian' /etc/os-release; } || fail "no browser here: install Chromium, or name one in BROWSER"
+    { [ "$(id -u)" = 0 ] && grep -q '^ID=debian' /etc/os-release; } || fail "no browser here: install Chromium, or name one in PICTURES_BROWSER"
     echo "installing packages: chromium fonts-dejavu-core" >&2
     export DEBIAN_FRONTEND=noninteractive
     { apt-get update -q && apt-get install -y -q --no-install-recommends chromium fonts-dejavu-core; } >&2

@@ -48,11 +48,13 @@ build() {
     )
     # For musl, Rust has the linker and the library.
     if [[ $target == *-musl ]]; then flags+=(-Clinker=rust-lld); else flags+=(-Clinker="$compiler"); fi
-    local encoded
+    local encoded maps
+    # The crate that calls the C compiler splits its flags as a shell does: a path may contain a space.
+    maps=$(printf -- ' -ffile-prefix-map=%q' "$directory=/target" "$cargo_home=/cargo")
     encoded=$(printf '%s\x1f' "${flags[@]}")
     # Compilers of some distributions call checked functions that only glibc has.
     env CARGO_INCREMENTAL=0 CARGO_ENCODED_RUSTFLAGS="${encoded%$'\x1f'}" "CC_${target//-/_}=$compiler" \
-        "CFLAGS_${target//-/_}=-U_FORTIFY_SOURCE -ffile-prefix-map=$directory=/target -ffile-prefix-map=$cargo_home=/cargo" \
+        CC_SHELL_ESCAPED_FLAGS=1 "CFLAGS_${target//-/_}=-U_FORTIFY_SOURCE$maps" \
         cargo build --release --locked --target "$target" "${packages[@]}"
     local headers
     for program in "$@"; do

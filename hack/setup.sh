@@ -21,9 +21,10 @@ setup_cache="${XDG_CACHE_HOME:-$HOME/.cache}/cluster-api-provider-etcdadm"
 # The PATH and toolchain of the calling shell, if it runs this script and does not source it.
 setup_callers_path=$PATH
 setup_callers_toolchain=${RUSTUP_TOOLCHAIN:-}
+setup_cargo="${CARGO_HOME:-$HOME/.cargo}/bin"
 # The directories of rustup, of our own Go (see below), and of ip and iptables, which an ordinary user's PATH often
 # lacks.
-export PATH="$HOME/.cargo/bin:$PATH:$setup_cache/go/bin:/usr/sbin:/sbin"
+export PATH="$setup_cargo:$PATH:$setup_cache/go/bin:/usr/sbin:/sbin"
 
 setup_say() { echo "setup: $*" >&2; }
 setup_fail() { setup_say "$@"; exit 1; }
@@ -165,7 +166,7 @@ setup_install_rust() {
     # If there was no Rust at all, plain cargo should work too.
     env -u RUSTUP_TOOLCHAIN rustc --version >/dev/null 2>&1 || rustup default "$RUST_VERSION" >&2
     hash -r
-    setup_rust_is_there || setup_fail "the installed Rust is not found; is $HOME/.cargo/bin another one's?"
+    setup_rust_is_there || setup_fail "the installed Rust is not found; is $setup_cargo another one's?"
 }
 
 # Whether the calling shell finds Rust without help.
@@ -186,5 +187,5 @@ setup_go_is_there || { [ -x "$setup_cache/go/bin/go" ] && export PATH="$setup_ca
 setup_install_go
 setup_install_rust
 if [ "${BASH_SOURCE[0]}" = "$0" ] && ! setup_caller_has_rust; then
-    setup_say "before you run cargo yourself: export PATH=\"\$HOME/.cargo/bin:\$PATH\"${RUSTUP_TOOLCHAIN:+ RUSTUP_TOOLCHAIN=$RUSTUP_TOOLCHAIN}"
+    setup_say "before you run cargo yourself: export PATH=\"$setup_cargo:\$PATH\"${RUSTUP_TOOLCHAIN:+ RUSTUP_TOOLCHAIN=$RUSTUP_TOOLCHAIN}"
 fi

@@ -18,6 +18,9 @@
 # installs or builds what the tests need. Failing tests on real parts print the directory of their logs. At the end,
 # there is one list of what took how long in all tiers; the last line says how many passed and failed.
 #
+# Pictures need Chromium, which is installed only on Debian and as root. Elsewhere, install it, or name a browser that
+# takes the same options in PICTURES_BROWSER.
+#
 # Lints run at low priority. With more than two processors, the docker tier runs beside the local one, with "docker | "
 # before its lines.
 set -euo pipefail
@@ -119,7 +122,8 @@ tests() {
     step "$what" "${as[@]}" cargo test --workspace --no-fail-fast ${name:+"$name"} "$@" && return
     echo "$what" >>"$failed_steps"
     # It can fail without a failed test, if it does not compile, or crashes.
-    tail -n "+$((before + 1))" "$log" | grep -q 'test result: .* [1-9][0-9]* failed' ||
+    # Reads to the end: if grep left early, tail could fail.
+    tail -n "+$((before + 1))" "$log" | grep 'test result: .* [1-9][0-9]* failed' >/dev/null ||
         echo "test result: FAILED. 0 passed; 1 failed" >>"$log"
 }
 
@@ -268,7 +272,9 @@ case " ${tiers[*]} " in
             check "pictures of the site" hack/pictures.sh "${pictures[@]}"
             # The real parts include the kubectl that renders a release.
             real_parts
-            check "two releases that are the same" env ARCHITECTURES=amd64 hack/reproduce.sh
+            # A compiler for the other architecture is not installed.
+            case "$(uname -m)" in aarch64) architecture=arm64 ;; *) architecture=amd64 ;; esac
+            check "two releases that are the same" env "ARCHITECTURES=$architecture" hack/reproduce.sh
         fi
     fi
     ;;
