@@ -10,6 +10,7 @@ mod clusterctl;
 mod docker;
 mod earlier;
 mod etcd;
+mod go;
 mod judge;
 mod kube_state_metrics;
 mod management;

@@ -3,11 +3,12 @@
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use anyhow::{Context, Result, bail};
 use sha2::{Digest, Sha256};
 
+use super::go::{go, go_output};
 use super::module::{Module, Program, required_version};
 use super::module_dir;
 use super::progress::Progress;
@@ -41,28 +42,6 @@ pub(super) fn version(module: &Module) -> Result<String> {
     let path = module_dir(module).join("go.mod");
     let text = fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
     Ok(required_version(&text, module.source)?.to_owned())
-}
-
-/// The Go command for `module`. Any Go since 1.21 fetches the tool chain that `go.mod` asks for.
-pub(super) fn go(module: &Module) -> Command {
-    let mut command = Command::new("go");
-    command.current_dir(module_dir(module)).env("CGO_ENABLED", "0").env("GOWORK", "off").stdin(Stdio::null());
-    if std::env::var_os("GOTOOLCHAIN").is_none() {
-        command.env("GOTOOLCHAIN", "auto");
-    }
-    command
-}
-
-/// What a short Go command prints.
-pub(super) fn go_output(module: &Module, arguments: &[&str]) -> Result<String> {
-    let output = go(module)
-        .args(arguments)
-        .output()
-        .context("run go: the real parts are built with Go 1.21 or newer, which hack/setup.sh installs")?;
-    if !output.status.success() {
-        bail!("go {}: {}", arguments.join(" "), String::from_utf8_lossy(&output.stderr).trim());
-    }
-    String::from_utf8(output.stdout).context("go prints UTF-8")
 }
 
 /// The hash of everything the programs are built from, shortened for the name of a directory.

@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::build::go_output;
+use super::go::go_output;
 use super::module::Module;
 use crate::apply::documents;
 use crate::cache;

@@ -26,6 +26,8 @@ pub(super) fn fetch(version: &str) -> Result<()> {
         return Ok(());
     }
     eprintln!("{image}: taken from the Docker of this computer");
+    let directory = archive.parent().context("an archive is in a directory")?;
+    fs::create_dir_all(directory).with_context(|| format!("create {}", directory.display()))?;
     let partial = archive.with_extension("partial");
     output(Command::new("docker").arg("save").arg("--output").arg(&partial).arg(&image))?;
     fs::rename(&partial, &archive).with_context(|| format!("rename {}", partial.display()))
