@@ -149,6 +149,12 @@ const CHANGES: [(&str, &str); 7] = [
 fn install_systemctl(destination: &Path, script: &Path) -> Result<()> {
     let mut text = fs::read_to_string(script).map_err(on(script))?;
     for (before, after) in CHANGES {
+        if !text.contains(before) {
+            eprintln!(
+                "{}: this version does not contain {before:?}, so services may be slow, or stay down",
+                script.display()
+            );
+        }
         text = text.replace(before, after);
     }
     let source = destination.join("usr/lib/local-infrastructure/systemctl.py");

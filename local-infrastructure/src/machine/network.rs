@@ -8,6 +8,7 @@ use std::{
     collections::BTreeSet,
     io::{self, Write},
     net::Ipv4Addr,
+    path::Path,
     process::{Command, Stdio},
 };
 
@@ -18,7 +19,8 @@ pub(crate) fn connect(spec: &MachineSpec, pid: u32) -> Result<()> {
         Command::new("ip").args(["-batch", "-"]),
         &format!(
             "link add {cable} type veth peer name eth0 address {hardware_address} netns {pid}\n\
-             link set {cable} master {bridge} addrgenmode none up\n"
+             link set {cable} master {bridge}{} up\n",
+            without_link_local()
         ),
     )
 }
@@ -57,10 +59,16 @@ pub(crate) fn configure_inside(spec: &MachineSpec) -> Result<()> {
         &format!(
             "link set lo up\n\
              addr add {address} dev eth0\n\
-             link set eth0 addrgenmode none up\n\
-             route add default via {gateway} dev eth0\n"
+             link set eth0{} up\n\
+             route add default via {gateway} dev eth0\n",
+            without_link_local()
         ),
     )
+}
+
+/// What keeps an interface from taking a link-local IPv6 address. A kernel without IPv6 refuses the option.
+fn without_link_local() -> &'static str {
+    if Path::new("/proc/sys/net/ipv6").exists() { " addrgenmode none" } else { "" }
 }
 
 /// One way of a machine's network.
