@@ -17,7 +17,17 @@ use std::time::Duration;
 
 /// What our manager watches while a cluster comes up. Without `E2E_FULL` only the first three lag behind: these are
 /// what it decides on membership by.
-const WATCHES: &[&str] = &["machines", "secrets", "etcdclusters", "clusters", "etcdadmconfigs", "kubeadmcontrolplanes"];
+const WATCHES: &[&str] = &[
+    "machines",
+    "secrets",
+    "etcdclusters",
+    "clusters",
+    "etcdadmconfigs",
+    "kubeadmcontrolplanes",
+    "configmaps",
+    "localclusters",
+    "localmachinetemplates",
+];
 /// How often a change of the spec makes the manager decide again while a watch lags behind.
 const DECISIONS: i64 = 3;
 /// How long a watch lags behind at least, after its first event.
