@@ -106,17 +106,25 @@ async fn scraped(bed: &Bed) -> Result<Vec<String>> {
     Ok(scraped)
 }
 
-/// promtool's input: the values of each series, one for each scrape.
+/// promtool's input: the values of each series, one for each scrape. As in Prometheus, a series that a scrape does not
+/// have any more ends there.
 fn series(scraped: &[String]) -> Vec<Value> {
+    fn fill(values: &mut Vec<&str>, until: usize) {
+        if !values.is_empty() && values.len() < until {
+            values.push("stale");
+        }
+        values.resize(until, "_");
+    }
     let mut series: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for (time, text) in scraped.iter().enumerate() {
         let lines = text.lines().filter(|line| !line.starts_with('#'));
         for (name, value) in lines.filter_map(|line| line.rsplit_once(' ')) {
             let values = series.entry(name).or_default();
-            values.resize(time, "_");
+            fill(values, time);
             values.push(value);
         }
     }
+    series.values_mut().for_each(|values| fill(values, scraped.len()));
     series.iter().map(|(name, values)| json!({"series": name, "values": values.join(" ")})).collect()
 }
 
