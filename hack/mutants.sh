@@ -49,7 +49,7 @@ passes() { cargo test --release --quiet -p "$crate" "$@" >"$work/said" 2>&1; }
 has_failed() { grep --quiet '^test result: FAILED' "$work/said"; }
 # The message of the first search of the model that failed, and the name of the first unit test that failed.
 reason() { awk '/ panicked at / { getline; print; exit }' "$work/said"; }
-unit_test() { sed -n "s/^thread '\([^']*\)'.* panicked at .*/unit test \1/p" "$work/said" | head -n 1; }
+unit_test() { sed -n "/^thread '.*' .*panicked at /{s/^thread '\([^']*\)'.*/unit test \1/p;q}" "$work/said"; }
 
 passes --test model || { cat "$work/said" && echo "the plan as it is fails already" >&2 && exit 1; }
 wrong=0

@@ -8,8 +8,8 @@
 #   DIRECTORY  where the pictures are written
 #   DASHBOARD  the page that dashboard::has_something_to_show has drawn; without it, there is no picture of one
 #
-# On Debian, and as root, Chromium is installed if no such browser is there. PICTURES_BROWSER names another
-# browser that takes the same options.
+# On Debian, and as root, Chromium is installed if no such browser is there. PICTURES_BROWSER names another browser that
+# takes the same options.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -28,19 +28,25 @@ least=30000
 
 find_browser() {
     local name
-    for name in ${PICTURES_BROWSER:-chromium chromium-browser google-chrome}; do
+    for name in chromium chromium-browser google-chrome; do
         command -v "$name" && return
     done
     return 1
 }
 
-program=$(find_browser) || {
-    { [ "$(id -u)" = 0 ] && grep -q '^ID=debian' /etc/os-release; } || fail "no browser here: install Chromium, or name one in PICTURES_BROWSER"
+install_browser() {
+    { [ "$(id -u)" = 0 ] && grep -q '^ID=debian' /etc/os-release; } || fail "no browser here: install Chromium, or name a browser in PICTURES_BROWSER"
     echo "installing packages: chromium fonts-dejavu-core" >&2
     export DEBIAN_FRONTEND=noninteractive
     { apt-get update -q && apt-get install -y -q --no-install-recommends chromium fonts-dejavu-core; } >&2
-    program=$(find_browser)
 }
+
+if [ -n "${PICTURES_BROWSER:-}" ]; then
+    program=$(command -v "$PICTURES_BROWSER") || fail "PICTURES_BROWSER: $PICTURES_BROWSER is not a program here"
+else
+    find_browser >/dev/null || install_browser
+    program=$(find_browser)
+fi
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

@@ -32,6 +32,8 @@ commit=$(rustc --version --verbose | sed -n 's/^commit-hash: //p')
 cargo_home=${CARGO_HOME:-$HOME/.cargo}
 directory=$(realpath -m "${CARGO_TARGET_DIR:-target}")
 
+quoted() { printf "'%s'" "${1//\'/\'\\\'\'}"; }
+
 build() {
     local target=$1 program packages=()
     shift
@@ -49,8 +51,8 @@ build() {
     # For musl, Rust has the linker and the library.
     if [[ $target == *-musl ]]; then flags+=(-Clinker=rust-lld); else flags+=(-Clinker="$compiler"); fi
     local encoded maps
-    # The crate that calls the C compiler splits its flags as a shell does: a path may contain a space.
-    maps=$(printf -- ' -ffile-prefix-map=%q' "$directory=/target" "$cargo_home=/cargo")
+    # The crate that calls the C compiler splits its flags as a POSIX shell does: a path may contain a space.
+    maps=" -ffile-prefix-map=$(quoted "$directory=/target") -ffile-prefix-map=$(quoted "$cargo_home=/cargo")"
     encoded=$(printf '%s\x1f' "${flags[@]}")
     # Compilers of some distributions call checked functions that only glibc has.
     env CARGO_INCREMENTAL=0 CARGO_ENCODED_RUSTFLAGS="${encoded%$'\x1f'}" "CC_${target//-/_}=$compiler" \

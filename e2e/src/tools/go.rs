@@ -36,8 +36,8 @@ pub(super) fn go_output(module: &Module, arguments: &[&str]) -> Result<String> {
     String::from_utf8(output.stdout).context("go prints UTF-8")
 }
 
-/// The Go in the `PATH`. If that one is missing or too old, the one that `hack/setup.sh` has fetched: only the script
-/// itself has it in its `PATH`.
+/// The Go in the `PATH`. If that one is missing or too old, the one that `hack/setup.sh` has fetched, which is in the
+/// `PATH` only of scripts that source it.
 fn program() -> &'static Path {
     static PROGRAM: LazyLock<PathBuf> = LazyLock::new(|| {
         let in_the_path = PathBuf::from("go");

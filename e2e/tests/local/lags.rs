@@ -20,7 +20,7 @@ use local_infrastructure::machine::Machine;
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// What our manager watches of a cluster without a control plane, and whether each change has to appear there: a
+/// The watches that membership is decided by, but for a control plane's, and whether each change has to appear there: a
 /// Cluster changes only with what our manager reports in it.
 const WATCHES: [(&str, bool); 5] =
     [("machines", true), ("secrets", true), ("etcdclusters", true), ("etcdadmconfigs", true), ("clusters", false)];

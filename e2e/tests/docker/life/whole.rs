@@ -25,7 +25,7 @@ const LOOKS: Duration = Duration::from_secs(2);
 /// What a check finds has to be found again after this time. Otherwise, it was about an API server that was about to
 /// end.
 const CONFIRMED: Duration = Duration::from_secs(3);
-/// Fewer API servers that were checked show little.
+/// Fewer checks of an API server show little.
 const FEWEST: usize = 150;
 /// The number of endpoints in the shortest list of this life.
 const SHORTEST: usize = 3;
