@@ -34,7 +34,7 @@ trap 'rm -rf "$work"' EXIT
 # The layout of the repository, so that every link between pages works. Examples and sources are not pages; pages link
 # to them as files.
 mkdir "$work/source"
-cp book.toml docs/site.css "$work"
+cp book.toml site.css "$work"
 cp -r README.md CONTRIBUTING.md CHANGELOG.md SECURITY.md LICENSE docs examples "$work/source"
 mkdir -p "$work/source/e2e/src"
 cp e2e/src/scenarios.rs e2e/src/malformed.rs "$work/source/e2e/src"
