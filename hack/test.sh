@@ -121,8 +121,8 @@ tests() {
     before=$(lines_of_the_log)
     step "$what" "${as[@]}" cargo test --workspace --no-fail-fast ${name:+"$name"} "$@" && return
     echo "$what" >>"$failed_steps"
-    # It can fail without a failed test, if it does not compile, or crashes.
-    # Reads to the end: if grep left early, tail could fail.
+    # It can fail without a failed test, if it does not compile, or crashes. grep reads to the end: with -q it would leave
+    # early, and tail could fail.
     tail -n "+$((before + 1))" "$log" | grep 'test result: .* [1-9][0-9]* failed' >/dev/null ||
         echo "test result: FAILED. 0 passed; 1 failed" >>"$log"
 }

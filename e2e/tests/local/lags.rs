@@ -20,8 +20,8 @@ use local_infrastructure::machine::Machine;
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// The watches that membership is decided by, but for a control plane's, and whether each change has to appear there: a
-/// Cluster changes only with what our manager reports in it.
+/// The watches that are held back, and whether each change has to appear there: a Cluster changes only with what our
+/// manager reports in it.
 const WATCHES: [(&str, bool); 5] =
     [("machines", true), ("secrets", true), ("etcdclusters", true), ("etcdadmconfigs", true), ("clusters", false)];
 /// How long a watch lags, from the change on: longer than it takes until a member counts as unhealthy and its

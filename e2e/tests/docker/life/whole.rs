@@ -201,11 +201,12 @@ async fn too_few(bed: &DockerBed, handle: &ClusterHandle, checked: &mut usize) -
         sleep(LOOKS).await;
         let Ok(planes) = handle.control_plane_machines().await else { continue };
         for plane in planes {
-            match check(bed, handle, &plane).await {
+            let found = check(bed, handle, &plane).await;
+            match &found {
                 Some(Ok(())) => *checked += 1,
                 Some(Err(lacks)) => {
                     sleep(CONFIRMED).await;
-                    if check(bed, handle, &plane).await == Some(Err(lacks.clone())) {
+                    if check(bed, handle, &plane).await == found {
                         return anyhow!("{lacks}");
                     }
                 }
