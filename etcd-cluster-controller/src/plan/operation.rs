@@ -8,6 +8,7 @@
 use super::{Plan, Step, View, corrupt, retire, wait};
 use crate::observation::hex;
 use crate::quorum::is_gone;
+use crate::roster::Seat;
 use api::conditions::reasons;
 use api::etcd_cluster::{Operation, OperationKind, RemovalState};
 
@@ -36,15 +37,18 @@ fn resume(view: &View<'_>, operation: &Operation) -> Option<Plan> {
     let id = u64::from_str_radix(&operation.member_id, 16).ok()?;
     let seat = view.roster.by_member(id).filter(|seat| retire::leaves(view, seat))?;
     let permission = retire::may_leave(view, seat).ok();
+    // The record of a removal is kept for the Machine that it names. A watch that was late may not have shown the
+    // Machine when the removal was begun.
+    if permission.is_some() && seat.machine.is_some_and(|machine| machine.uid != operation.machine_uid) {
+        return Some(Plan::Do(begin(view, operation.kind, seat, id)));
+    }
     match operation.kind {
         OperationKind::RemoveMember => permission.map(|permission| Plan::Do(Step::RemoveMember(permission))),
         OperationKind::MoveLeader if permission.is_some() || corrupt::leads_no_longer(view, seat) => {
             let to = retire::next_leader(view, id).filter(|_| seat.leads() && operation.attempt < MOVES);
             Some(match to {
                 Some(to) => Plan::Do(Step::MoveLeader { from: id, to }),
-                None if permission.is_some() => {
-                    Plan::Do(begin(view, OperationKind::RemoveMember, id, &operation.machine_uid))
-                }
+                None if permission.is_some() => Plan::Do(begin(view, OperationKind::RemoveMember, seat, id)),
                 None => wait(
                     reasons::DATA_CORRUPT,
                     format!(
@@ -57,12 +61,12 @@ fn resume(view: &View<'_>, operation: &Operation) -> Option<Plan> {
     }
 }
 
-/// An operation that begins now.
-pub(super) fn begin(view: &View<'_>, kind: OperationKind, id: u64, machine_uid: &str) -> Step {
+/// An operation on the member of a seat that begins now.
+pub(super) fn begin(view: &View<'_>, kind: OperationKind, seat: &Seat<'_>, id: u64) -> Step {
     Step::Begin(Operation {
         kind,
         member_id: hex(id),
-        machine_uid: machine_uid.to_owned(),
+        machine_uid: seat.machine.map(|machine| machine.uid.clone()).unwrap_or_default(),
         since: k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(view.observation.now),
         attempt: 0,
     })

@@ -28,10 +28,7 @@ pub(super) fn plan(view: &View<'_>) -> Option<Plan> {
     // A failed member goes first, then one that is not healthy, and the leader last.
     let mut members: Vec<&Seat<'_>> = view.roster.seats.iter().filter(|seat| leaves(view, seat)).collect();
     members.sort_by_key(|seat| (!seat.is_unhealthy(), seat.is_healthy(), seat.leads()));
-    let begin = |kind, seat: &Seat<'_>, id| {
-        let uid = seat.machine.map_or("", |machine| machine.uid.as_str());
-        Some(Plan::Do(operation::begin(view, kind, id, uid)))
-    };
+    let begin = |kind, seat: &Seat<'_>, id| Some(Plan::Do(operation::begin(view, kind, seat, id)));
     for seat in members {
         let (Some(id), Ok(_)) = (seat.id(), may_leave(view, seat)) else { continue };
         let moves = seat.leads() && next_leader(view, id).is_some();

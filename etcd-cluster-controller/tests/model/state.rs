@@ -103,6 +103,8 @@ pub enum Kind {
 pub struct Operation {
     pub kind: Kind,
     pub seat: usize,
+    /// It names a Machine.
+    pub housed: bool,
     pub attempt: u8,
 }
 

@@ -367,7 +367,7 @@ fn written(etcd: &Etcd) -> EtcdClusterStatus {
             Kind::RemoveMember => shipped::OperationKind::RemoveMember,
         },
         member_id: format!("{:x}", id(operation.seat)),
-        machine_uid: uid(operation.seat),
+        machine_uid: if operation.housed { uid(operation.seat) } else { String::new() },
         since: Time(ago(0)),
         attempt: i32::from(operation.attempt),
     });
@@ -430,6 +430,7 @@ fn read(status: &EtcdClusterStatus) -> Status {
             shipped::OperationKind::RemoveMember => Kind::RemoveMember,
         },
         seat: seat(&operation.member_id),
+        housed: !operation.machine_uid.is_empty(),
         attempt: u8::try_from(operation.attempt).unwrap_or(u8::MAX),
     });
     facts

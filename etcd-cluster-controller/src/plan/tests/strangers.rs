@@ -111,6 +111,27 @@ fn a_voter_whose_machine_is_gone_leaves_when_it_has_failed_for_long_enough_and_a
     assert!(told.iter().any(|told| told.reason == "MemberRemoved" && told.note == note), "{told:?}");
 }
 
+/// A watch that was late did not show the Machine when the removal was begun. The record names nobody, so it is not kept.
+/// Without a new record, the member would be reported as one that somebody else has removed.
+#[test]
+fn the_removal_of_a_member_whose_machine_shows_up_is_recorded_anew() {
+    let mut story = Story::with_voters(3, 3);
+    story.machine(3);
+    story.member(3, true);
+    story.settle();
+    let mut late = story.clone();
+    late.gone(3);
+    let plan = step(&mut late);
+    assert!(begins(&plan, OperationKind::RemoveMember, id(3)), "{plan:?}");
+    assert!(status(&late).removed_members.is_empty());
+    story.etcd().status = Some(status(&late));
+    story.delete(3);
+    leaves(&mut story, 3);
+    has_left(&mut story, 3);
+    let states: Vec<_> = status(&story).removed_members.into_iter().map(|record| record.state).collect();
+    assert_eq!(states, [RemovalState::Removed]);
+}
+
 /// The member comes back before anything is done to it. Then it is a voter like the others again.
 #[test]
 fn one_that_answers_again_before_the_next_machine_is_up_stays() {
