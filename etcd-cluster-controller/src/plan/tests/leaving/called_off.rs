@@ -116,3 +116,27 @@ fn whoever_comes_later_finds_the_record_of_a_removal_or_waits() {
     let plan = step(&mut story);
     assert!(releases(&plan, &name(2)), "{plan:?}");
 }
+
+/// A machine that has not started its etcd may add its member once more. In a cluster of one, the quorum would then go
+/// with that machine. So its Machine stays, whether the record of the removal already says how it ended or not.
+#[test]
+fn one_that_may_join_again_is_not_let_go_by_the_record_of_a_removal() {
+    let mut story = Story::with_voters(1, 1);
+    story.machine(1);
+    story.member(1, true);
+    story.unstarted(1);
+    story.pass(601);
+    story.settle();
+    story.delete(1);
+    let plan = step(&mut story);
+    assert!(begins(&plan, OperationKind::RemoveMember, id(1)), "{plan:?}");
+    story.failing(0, "for a moment");
+    assert_eq!(step(&mut story), Plan::Do(Step::Finish(None)));
+    story.healthy(0);
+    removed(&mut story, id(1));
+    for state in [RemovalState::Removing, RemovalState::Removed] {
+        assert_eq!((record(&story).state, record(&story).never_started), (state, true));
+        let plan = step(&mut story);
+        assert!(!matches!(plan, Plan::Do(Step::NoteRelease { .. } | Step::ReleaseHook { .. })), "{state:?}: {plan:?}");
+    }
+}
