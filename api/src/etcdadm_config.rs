@@ -15,6 +15,10 @@ use std::collections::BTreeMap;
 const VERSION_RULE: &str =
     r"self.matches(r'^v?(0|[1-9][0-9]{0,8})(\.(0|[1-9][0-9]{0,8})){2}(-[0-9A-Za-z-]+(\.[0-9A-Za-z-]+)*)?$')";
 
+/// The versions that nobody should run: see `EtcdVersion::is_supported`.
+const SAFE_VERSION_RULE: &str = r"!self.matches(r'^v?3\.5\.[0-2](-|$)')";
+const SAFE_VERSION: &str = "etcd 3.5.0 to 3.5.2 may lose data when a member is killed (etcd#13766); use 3.5.3 or later";
+
 /// The rule that a list of cipher suites has one that HTTP/2 needs.
 fn http2_rule() -> String {
     format!("self.matches('(^|,)({})(,|$)')", etcd_values::HTTP2_CIPHER_SUITES.join("|"))
@@ -129,6 +133,7 @@ pub struct EtcdadmConfigSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 64))]
     #[x_kube(validation = Rule::new(VERSION_RULE).message("must be an etcd version such as 3.6.16"))]
+    #[x_kube(validation = Rule::new(SAFE_VERSION_RULE).message(SAFE_VERSION))]
     pub version: Option<String>,
 
     /// Settings of etcd itself: database quota, timing, metrics and further flags. The machine's image needs an etcdadm
@@ -344,6 +349,7 @@ pub struct CloudInitConfig {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 64))]
     #[x_kube(validation = Rule::new(VERSION_RULE).message("must be an etcd version such as 3.6.16"))]
+    #[x_kube(validation = Rule::new(SAFE_VERSION_RULE).message(SAFE_VERSION))]
     pub version: Option<String>,
     /// URL from which the machine downloads etcd if its image does not have the wanted version. Defaults to GitHub's
     /// releases of etcd.

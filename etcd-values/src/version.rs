@@ -41,9 +41,11 @@ impl EtcdVersion {
         &self.0.pre
     }
 
-    /// Whether this project supports it: 3.4 and every later 3.x.
+    /// Whether this project supports it: 3.4 and every later 3.x, except 3.5.0 to 3.5.2. A member of these that is
+    /// killed under load may come back with data that differs from the others' (etcd#13766, mended in 3.5.3).
     pub const fn is_supported(&self) -> bool {
-        self.0.major == 3 && self.0.minor >= 4
+        let loses_data = self.0.minor == 5 && self.0.patch < 3;
+        self.0.major == 3 && self.0.minor >= 4 && !loses_data
     }
 
     /// Whether a cluster whose oldest member has this version may promote learners.
@@ -137,6 +139,10 @@ mod tests {
     #[case("2.3.8", false)]
     #[case("3.3.27", false)]
     #[case("3.4.0", true)]
+    #[case("3.5.0-rc.1", false)]
+    #[case("3.5.2", false)]
+    #[case("3.5.3", true)]
+    #[case("3.6.0", true)]
     #[case("3.7.0-rc.1", true)]
     #[case("4.0.0", false)]
     fn knows_what_is_supported(#[case] text: &str, #[case] supported: bool) {

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 const TWICE: &str = "etcd's version is given twice: set either version or cloudInitConfig.version";
 const VERSION: &str = "must be an etcd version such as 3.6.16";
+const LOSES_DATA: &str = "etcd 3.5.0 to 3.5.2 may lose data when a member is killed (etcd#13766); use 3.5.3 or later";
 const USERS_AND_NTP: &str = "users and ntp need cloudInitConfig.modules: All";
 
 fn file(change: Value) -> Value {
@@ -50,6 +51,11 @@ pub(crate) fn cases() -> Vec<Case> {
         case("version", VERSION, json!({"version": bad}), json!({"version": "v3.6.16"}));
         let good = json!({"version": "3.7.0-rc.1"});
         case("cloudInitConfig.version", VERSION, cloud_init(json!({"version": bad})), cloud_init(good));
+    }
+    for bad in ["3.5.0", "v3.5.2", "3.5.0-rc.1"] {
+        case("version", LOSES_DATA, json!({"version": bad}), json!({"version": "3.5.3"}));
+        let good = cloud_init(json!({"version": "3.5.20"}));
+        case("cloudInitConfig.version", LOSES_DATA, cloud_init(json!({"version": bad})), good);
     }
     case(
         "",

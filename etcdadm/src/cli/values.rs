@@ -59,7 +59,9 @@ pub(super) fn version(text: &str) -> Result<EtcdVersion, String> {
     if version.is_supported() {
         Ok(version)
     } else {
-        Err(format!("etcd {text} is not supported; use 3.4 or a later 3.x, for example {DEFAULT_ETCD_VERSION}"))
+        Err(format!(
+            "etcd {text} is not supported; use 3.4 or a later 3.x, but not 3.5.0 to 3.5.2, which may lose data (etcd#13766): for example {DEFAULT_ETCD_VERSION}"
+        ))
     }
 }
 
