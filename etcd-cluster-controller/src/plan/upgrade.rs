@@ -2,6 +2,7 @@
 //! members get the version before, and everything else goes on.
 
 use super::View;
+use crate::alarms::NO_SPACE;
 use crate::build;
 use crate::observation::Probe;
 use crate::roster::Seat;
@@ -10,6 +11,9 @@ use api::version::EtcdVersion;
 /// The lowest versions that every member has to run before a member of the next minor version joins. Source: etcd's
 /// upgrade guides, and etcd#19557 and #20793 for 3.5.
 static FLOORS: [EtcdVersion; 2] = [EtcdVersion::new(3, 5, 32), EtcdVersion::new(3, 6, 11)];
+
+/// etcd's quota if none is given (`DefaultQuotaBytes` in etcd's server/storage/quota.go, 3.5 to 3.7).
+const DEFAULT_QUOTA_BYTES: i64 = 2 << 30;
 
 /// As many stops of a path are named. A version that is mistyped may be far away.
 const NAMED: usize = 4;
@@ -35,17 +39,35 @@ pub(crate) fn refusal(view: &View<'_>) -> Option<String> {
     Some(format!("the members run etcd {runs}, and the spec says {wanted}: {why}. Until the spec changes, {then}"))
 }
 
-/// Why a Machine that is made now would never start etcd: the version that it gets does not have a flag of the spec.
+/// Why a Machine that is made now would never start etcd: the version that it gets does not have a flag of the spec. Or
+/// why it would stop all writes: its quota is smaller than the database.
 pub(super) fn cannot_start(view: &View<'_>) -> Option<String> {
     wrong_flag(view, &build::version(&view.observation.etcd).parse().ok()?)
 }
 
-/// Which of the spec's flags is wrong, or is not one of a version. No machine would start etcd with it.
+/// Which of the spec's flags is wrong, or is not one of a version. No machine would start etcd with it, or etcd would
+/// stop all writes.
 fn wrong_flag(view: &View<'_>, version: &EtcdVersion) -> Option<String> {
     running(view, |_| true).first()?;
-    let settings = view.observation.etcd.spec.etcdadm_config_spec.etcd.as_ref()?;
-    let (field, why) = settings.check(version).err()?;
+    let settings = view.observation.etcd.spec.etcdadm_config_spec.etcd.as_ref();
+    let wrong = settings.and_then(|settings| settings.check(version).err());
+    let quota = settings.and_then(|settings| settings.quota_backend_bytes);
+    let (field, why) = wrong.or_else(|| small_quota(view, quota))?;
     Some(format!("spec.etcdadmConfigSpec.etcd.{field}: {why}"))
+}
+
+/// A new member copies the database. If its quota is smaller, it raises the alarm NOSPACE with the first write, and from
+/// then on no member takes a write. While there is that alarm, nothing is made worse. etcd compares the quota with the
+/// size of the file (`quotaApplierV3` in etcd's server/etcdserver, 3.5 to 3.7).
+fn small_quota(view: &View<'_>, quota: Option<i64>) -> Option<(String, String)> {
+    let (quota, by_default) = quota.map_or((DEFAULT_QUOTA_BYTES, ", etcd's default,"), |quota| (quota, ""));
+    let reports = || view.roster.voters().filter_map(|seat| seat.probe.and_then(Probe::report));
+    let size = reports().map(|report| report.database_size).max().filter(|size| *size >= quota)?;
+    let is_full = reports().any(|report| report.alarms.iter().any(|alarm| alarm.kind == NO_SPACE));
+    let why = format!(
+        "{quota}{by_default} is not more than the database has: {size} bytes on disk. With a new member, etcd would refuse all writes. Set a larger value, or compact etcd and defragment every member (etcdctl defrag --cluster --command-timeout=10m) first"
+    );
+    (!is_full).then(|| ("quotaBackendBytes".to_owned(), why))
 }
 
 /// Whether a member of a version may join the present members.

@@ -2,8 +2,10 @@
 
 use super::{condition, creates, edit, joins, leaves, outdated, replaced, runs, urls};
 use crate::fixture::{Story, id};
+use crate::observation::Outcome;
 use crate::plan::{Hold, Plan, Step, View, version_refusal};
 use api::conditions::{self as c, reasons};
+use api::etcdadm_config::EtcdSettings;
 use api::names;
 
 #[test]
@@ -58,7 +60,7 @@ fn no_machine_is_made_that_would_not_start_etcd() {
     story.annotate(names::PINNED_VERSION_ANNOTATION, "3.5.31");
     story.takes_one_learner();
     story.etcd().spec.etcdadm_config_spec.version = Some("3.6.16".to_owned());
-    story.with_flag("feature-gates", "InitialCorruptCheck=true");
+    story.with_flag("feature-gates", "CompactHashCheck=true");
     let refused = condition(&story, c::MACHINES_UP_TO_DATE);
     for part in ["go to 3.5.32 or later first", "no Machine is made", "extraFlags[0]: feature-gates: etcd 3.5.31"] {
         assert!(refused.message.contains(part), "{part}: {refused:?}");
@@ -71,15 +73,61 @@ fn no_machine_is_made_that_would_not_start_etcd() {
     let is_right =
         |hold: &Hold| hold.reason == reasons::UNSUPPORTED_VERSION_CHANGE && hold.message.contains("extraFlags[0]");
     assert!(matches!(&plan, Plan::Block(hold) if is_right(hold)), "{plan:?}");
-    story.with_flag("experimental-initial-corrupt-check", "true");
+    story.with_flag("experimental-compact-hash-check-enabled", "true");
     assert_eq!(creates(&story.plan()), Some(3), "{:?}", story.plan());
     // One that is held back could start etcd, unlike one that would be made again.
     let mut story = Story::with_voters(3, 2);
     story.held_back(2);
     story.with_flag("feature-gates", "LeaseCheckpointPersist=true");
     assert!(!matches!(story.plan(), Plan::Do(Step::DeleteHeldBack { .. })), "{:?}", story.plan());
-    story.with_flag("feature-gates", "InitialCorruptCheck=true");
+    story.with_flag("feature-gates", "CompactHashCheck=true");
     assert!(matches!(story.plan(), Plan::Do(Step::DeleteHeldBack { .. })), "{:?}", story.plan());
+}
+
+/// A new member raises the alarm NOSPACE for all with its first write.
+#[test]
+fn no_member_comes_whose_quota_is_smaller_than_the_database() {
+    const GIB: i64 = 1 << 30;
+    let sized = |story: &mut Story, bytes| {
+        for probe in story.observation.probes.values_mut() {
+            if let Outcome::Answered(report) = &mut probe.outcome {
+                report.database_size = bytes;
+            }
+        }
+    };
+    let mut story = Story::with_voters(3, 3);
+    story.annotate(names::ENDPOINTS_IN_USE_ANNOTATION, &urls(0..3));
+    let quota = |story: &mut Story, bytes| {
+        let settings = EtcdSettings { quota_backend_bytes: bytes, ..EtcdSettings::default() };
+        story.etcd().spec.etcdadm_config_spec.etcd = Some(settings);
+    };
+    let refusal = |story: &Story| version_refusal(&View::new(&story.observation)).unwrap_or_default();
+    sized(&mut story, 5 * GIB);
+    for (bytes, says) in [
+        (
+            Some(4 * GIB),
+            "spec.etcdadmConfigSpec.etcd.quotaBackendBytes: 4294967296 is not more than the database has: 5368709120 bytes",
+        ),
+        (None, "quotaBackendBytes: 2147483648, etcd's default, is not more"),
+        (Some(5 * GIB), "5368709120 is not more"),
+        (Some(6 * GIB), ""),
+    ] {
+        quota(&mut story, bytes);
+        let why = refusal(&story);
+        assert!(why.contains(says) && why.is_empty() == says.is_empty(), "{bytes:?}: {why}");
+    }
+    quota(&mut story, None);
+    assert_eq!(story.plan(), Plan::Steady, "no rollout begins");
+    assert!(condition(&story, c::MACHINES_UP_TO_DATE).message.contains("no Machine is made"));
+    story.etcd().spec.etcdadm_config_spec.etcd = None;
+    assert!(refusal(&story).contains("2147483648"), "the whole field was removed");
+    story.etcd().spec.replicas = 5;
+    assert!(matches!(story.plan(), Plan::Block(_)), "{:?}", story.plan());
+    story.alarms(&[(0, "NOSPACE")]);
+    assert_eq!(refusal(&story), "", "etcd refuses writes already");
+    sized(&mut story, GIB);
+    story.alarms(&[]);
+    assert_eq!(creates(&story.plan()), Some(3), "{:?}", story.plan());
 }
 
 #[test]
