@@ -129,6 +129,17 @@ impl EtcdSettings {
             .collect()
     }
 
+    /// Whether the feature `InitialCorruptCheck` is on: a member compares its data with the other members' data before
+    /// it serves, and does not start if the data differs.
+    #[must_use]
+    pub fn checks_data_at_start(&self) -> bool {
+        self.extra_flags.iter().any(|flag| match flag.name.as_str() {
+            "experimental-initial-corrupt-check" => flag.value != "false",
+            "feature-gates" => flag.value.split(',').any(|feature| feature == "InitialCorruptCheck=true"),
+            _ => false,
+        })
+    }
+
     /// Checks the flags, each alone and all together, and that an etcd of this version has them.
     ///
     /// # Errors

@@ -13,7 +13,6 @@ use super::step::WhyDeleted;
 use super::{Hold, Plan, Step, View, corrupt, retire, stuck, upgrade};
 use crate::roster::{Seat, Verdict};
 use api::conditions::reasons;
-use api::etcd_cluster::RemediationMode;
 use api::names;
 use controller_support::external::MachineView;
 use std::time::Duration;
@@ -115,10 +114,11 @@ fn hold(view: &View<'_>, wanted: &Wanted<'_, '_>) -> Option<Hold> {
 
 fn obstacle(view: &View<'_>, wanted: &Wanted<'_, '_>) -> Option<String> {
     let (Wanted { seat, machine, mark }, observation) = (wanted, view.observation);
-    let corruption = corrupt::hold(view);
+    let (only_reported, corruption) = (repair::why_only_reported(observation), corrupt::hold(view));
     match () {
-        () if observation.etcd.spec.remediation.mode == RemediationMode::Report => Some(format!(
-            "it is not replaced automatically (spec.remediation.mode): delete Machine {} to have it replaced",
+        () if only_reported.is_some() => Some(format!(
+            "it is not replaced automatically ({}): delete Machine {} to have it replaced",
+            only_reported.unwrap_or_default(),
             machine.name
         )),
         () if is_paused(machine) => Some(format!(

@@ -144,7 +144,7 @@ pub(super) fn recovers(view: &View<'_>) -> Option<Duration> {
         Verdict::Unhealthy { since, .. } if *since <= last.time.0 => return None,
         // Failures are only reported, so nothing is done about the voter. If its replacement exists, the plan waits:
         // otherwise the voter would be deleted as surplus.
-        Verdict::Unhealthy { .. } if only_reports(view) && !has_replacement(view, last) => return None,
+        Verdict::Unhealthy { .. } if only_reports(view.observation) && !has_replacement(view, last) => return None,
         // It has failed again, or may have. That is decided first.
         Verdict::Unhealthy { .. } | Verdict::Failing { .. } | Verdict::Unknown { .. } => return Some(Duration::ZERO),
     };
@@ -153,8 +153,23 @@ pub(super) fn recovers(view: &View<'_>) -> Option<Duration> {
     u64::try_from(left).ok().filter(|left| *left > 0).map(Duration::from_secs)
 }
 
-fn only_reports(view: &View<'_>) -> bool {
-    view.observation.etcd.spec.remediation.mode == RemediationMode::Report
+/// Whether failures of members are only reported.
+pub(super) fn only_reports(observation: &Observation) -> bool {
+    why_only_reported(observation).is_some()
+}
+
+/// Why failures of members are only reported: what in the spec says so. With `InitialCorruptCheck`, a member whose data
+/// differs from another's does not start. It looks like any other that has failed, and it may have the right data. Its
+/// replacement would copy the leader, so one member after the other would get what the leader has.
+pub(super) fn why_only_reported(observation: &Observation) -> Option<&'static str> {
+    let spec = &observation.etcd.spec;
+    if spec.remediation.mode == RemediationMode::Report {
+        return Some("spec.remediation.mode");
+    }
+    let settings = spec.etcdadm_config_spec.etcd.as_ref()?;
+    settings.checks_data_at_start().then_some(
+        "InitialCorruptCheck is on in spec.etcdadmConfigSpec.etcd.extraFlags, so its data may differ from the others', and be right",
+    )
 }
 
 /// Whether there is a Machine that was made for this replacement.
@@ -201,7 +216,7 @@ pub(crate) fn is_paused(machine: &MachineView) -> bool {
 /// Records the next replacement. They go one at a time: a failed voter that is on its way out goes first.
 fn begin(view: &View<'_>) -> Option<Plan> {
     let observation = view.observation;
-    if observation.etcd.spec.remediation.mode == RemediationMode::Report {
+    if only_reports(observation) {
         return None;
     }
     if view.roster.voters().any(|seat| seat.is_leaving() && seat.is_unhealthy()) {
@@ -244,11 +259,9 @@ pub(super) fn why_not(view: &View<'_>, seat: &Seat<'_>) -> Option<String> {
     if !seat.is_voter() || !seat.is_unhealthy() {
         return None;
     }
-    if only_reports(view) {
+    if let Some(why) = why_only_reported(view.observation) {
         let machine = seat.machine.map_or("", |machine| machine.name.as_str());
-        return Some(format!(
-            "it is not replaced automatically (spec.remediation.mode): delete Machine {machine} to have it replaced"
-        ));
+        return Some(format!("it is not replaced automatically ({why}): delete Machine {machine} to have it replaced"));
     }
     may_leave(view, seat).err().map(|why| format!("it is not replaced now: {why}"))
 }

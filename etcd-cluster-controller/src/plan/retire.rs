@@ -9,7 +9,7 @@ use crate::quorum::{MayGo, MayRemove, Refusal, may_remove, member_gone, never_me
 use crate::roster::strangers::patience;
 use crate::roster::{Seat, Verdict};
 use api::conditions::reasons;
-use api::etcd_cluster::{OperationKind, RemediationMode};
+use api::etcd_cluster::OperationKind;
 use api::names;
 use controller_support::external::MachineView;
 
@@ -87,8 +87,7 @@ fn stranger_leaves(view: &View<'_>, seat: &Seat<'_>) -> bool {
 /// Whether a stranger has failed for long enough, and is ours to remove. A stray is only reported if failures are only
 /// reported.
 fn stranger_has_failed(view: &View<'_>, seat: &Seat<'_>) -> bool {
-    let only_tells = view.observation.etcd.spec.remediation.mode == RemediationMode::Report;
-    let is_ours = seat.orphaned || (seat.stray && !only_tells);
+    let is_ours = seat.orphaned || (seat.stray && !repair::only_reports(view.observation));
     is_ours && seat.is_unhealthy() && view.observation.not_owned.is_empty()
 }
 
@@ -103,8 +102,8 @@ pub(super) fn what_becomes_of(view: &View<'_>, seat: &Seat<'_>) -> String {
         let why = may_leave(view, seat).err().unwrap_or_default();
         return format!("It is removed as soon as etcd can do without it: {why}");
     }
-    if !seat.orphaned && view.observation.etcd.spec.remediation.mode == RemediationMode::Report {
-        return "It is not removed by itself (spec.remediation.mode)".to_owned();
+    if let Some(why) = repair::why_only_reported(view.observation).filter(|_| !seat.orphaned) {
+        return format!("It is not removed by itself ({why})");
     }
     let after = patience(view.observation, seat.id().unwrap_or_default()).as_secs();
     let until = seat.excused_until(view.observation);

@@ -77,8 +77,8 @@ const FEATURES: [(&str, &str); 6] = [
     ("compact-hash-check-enabled", "CompactHashCheck"),
     ("enable-lease-checkpoint", "LeaseCheckpoint"),
     ("enable-lease-checkpoint-persist", "LeaseCheckpointPersist"),
-    // The only setting allowed out of `initial-`: it decides neither membership nor durability. The member compares its
-    // data with the other members' data before it serves.
+    // The only setting allowed out of `initial-`. The member compares its data with the other members' data before it
+    // serves. See docs/decisions/0036-initial-corrupt-check.md.
     ("initial-corrupt-check", "InitialCorruptCheck"),
     ("stop-grpc-service-on-defrag", "StopGRPCServiceOnDefrag"),
     ("txn-mode-write-with-shared-buffer", "TxnModeWriteWithSharedBuffer"),

@@ -256,7 +256,7 @@ fn nobody_leaves_where_no_other_would_come() {
         story.etcd().spec.etcdadm_config_spec.version = Some("3.7.3".to_owned());
         story.annotate(names::PINNED_VERSION_ANNOTATION, "3.7.3");
         (0..3).for_each(|index| runs(story, index, "3.7.3"));
-        story.with_flag("experimental-initial-corrupt-check", "true");
+        story.with_flag("experimental-compact-hash-check-enabled", "true");
     };
     let mut story = Story::with_voters(3, 3);
     story.surges(0);

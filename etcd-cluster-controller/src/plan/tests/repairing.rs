@@ -367,6 +367,26 @@ fn with_report_a_person_decides_and_what_was_begun_is_finished() {
     assert_eq!(creates(&story.plan()), Some(3));
 }
 
+/// A member whose data differs does not start, and raises no alarm. It may be the one with the right data.
+#[test]
+fn with_a_check_at_the_start_a_person_decides() {
+    for (name, value, is_on) in [
+        ("experimental-initial-corrupt-check", "true", true),
+        ("experimental-initial-corrupt-check", "false", false),
+        ("feature-gates", "CompactHashCheck=false,InitialCorruptCheck=true", true),
+        ("feature-gates", "CompactHashCheck=true,InitialCorruptCheck=false", false),
+    ] {
+        let mut story = failed(3, &[2]);
+        story.with_flag(name, value);
+        let plan = story.plan();
+        assert_eq!(begins(&plan).is_none(), is_on, "{name}={value}: {plan:?}");
+        if is_on {
+            let said = &plan.hold().unwrap().message;
+            assert!(said.contains("InitialCorruptCheck") && said.contains("delete Machine demo-etcd-2"), "{said}");
+        }
+    }
+}
+
 #[test]
 fn without_a_template_nothing_is_deleted() {
     let mut story = failed(3, &[2]);
