@@ -10,9 +10,10 @@ use crate::plan::WhyDeleted;
 use crate::quorum::{ClusterGoing, MayGo};
 use api::{EtcdCluster, names};
 use controller_support::external::MachineView;
-use controller_support::{Result, apply};
+use controller_support::{Error, Result, apply};
 use kube::api::{Api, DynamicObject, ObjectMeta, Preconditions};
-use kube::{Resource, ResourceExt};
+use kube::discovery::ApiResource;
+use kube::{Client, Resource, ResourceExt};
 use serde_json::{Value, json};
 
 /// The Machines of an EtcdCluster's namespace.
@@ -112,13 +113,29 @@ pub(super) async fn delete_as_read(
     Ok(outcome)
 }
 
-/// Deletes Machines, and releases those that wait for us.
+/// The Cluster that the label of an EtcdCluster names, if the API server has it now and it is not being deleted. A
+/// Cluster may have been removed by force, and made again under the same name. Then the garbage collector deletes the
+/// EtcdCluster, and a watch that is behind shows no Cluster that needs the data. One request.
+async fn living_cluster(client: &Client, clusters: &ApiResource, etcd: &EtcdCluster) -> Result<Option<String>> {
+    let Some(name) = etcd.labels().get(names::CLUSTER_NAME_LABEL) else { return Ok(None) };
+    let live = apply::get_live(client, clusters, &etcd.namespace().unwrap_or_default(), name).await?;
+    Ok(live.filter(|cluster| cluster.metadata.deletion_timestamp.is_none()).map(|cluster| cluster.name_any()))
+}
+
+/// Deletes Machines, and releases those that wait for us. A Cluster that needs them still keeps them.
 pub(super) async fn delete_all(
     context: &Context,
     observation: &Observation,
     (delete, release): (&[String], &[String]),
     _: &ClusterGoing,
 ) -> Result<Outcome> {
+    if observation.cluster.living().is_none() {
+        let clusters = context.clusters.resource();
+        // The watch of Clusters is behind. It is about to show the Cluster, and then everything is decided again.
+        if let Some(cluster) = living_cluster(&context.shared.client, clusters, &observation.etcd).await? {
+            return Err(Error::NotReady(format!("Cluster {cluster} exists: the watch is behind")));
+        }
+    }
     let api = machines(context, &observation.etcd);
     let known = |names: &[String]| -> Vec<&MachineView> {
         names.iter().filter_map(|name| observation.machines.get(name)).collect()
@@ -140,4 +157,39 @@ pub(super) async fn delete_all(
         context.events.normal(&observation.etcd.object_ref(&()), "Delete", "MachineDeleted", note).await;
     }
     Ok(Outcome::Done)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::execute::fake_api::{having, refusal, server};
+    use crate::fixture::Story;
+    use kube::core::GroupVersionKind;
+
+    #[tokio::test]
+    async fn a_cluster_that_no_watch_shows_yet_keeps_its_etcd() {
+        let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("cluster.x-k8s.io", "v1beta2", "Cluster"));
+        let cluster = |metadata: Value| {
+            let object = json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "metadata": metadata});
+            vec![("clusters", object)]
+        };
+        let deleting = json!({"name": "demo", "deletionTimestamp": "2026-01-01T00:00:00Z"});
+        let label = Some("demo");
+        for (objects, label, expected) in [
+            (cluster(json!({"name": "demo"})), label, Some("demo")),
+            (cluster(json!({"name": "demo"})), None, None),
+            (cluster(deleting), label, None),
+            (Vec::new(), label, None),
+        ] {
+            let (client, _) = having(objects).await;
+            let mut etcd = EtcdCluster::clone(&Story::new(3).observation.etcd);
+            let labels = label.map(|name| (names::CLUSTER_NAME_LABEL.to_owned(), name.to_owned()));
+            etcd.metadata.labels = Some(labels.into_iter().collect());
+            assert_eq!(living_cluster(&client, &resource, &etcd).await.unwrap().as_deref(), expected);
+        }
+        let (client, _) = server(|_| refusal(403, "Forbidden")).await;
+        let mut etcd = EtcdCluster::clone(&Story::new(3).observation.etcd);
+        etcd.metadata.labels = Some([(names::CLUSTER_NAME_LABEL.to_owned(), "demo".to_owned())].into());
+        assert!(living_cluster(&client, &resource, &etcd).await.is_err(), "it is not known");
+    }
 }
