@@ -36,6 +36,11 @@ pub async fn observe(context: &Context, cluster: &Arc<DynamicObject>, reads: &Re
     }
     let mut found = if reads.etcd_gone { gone(&cluster) } else { etcd(context, &cluster).await? };
     let named = matches!(&found, Etcd::Found(etcd) if !matches!(etcd.claim, Claim::Theirs(_)));
+    if cluster.view.deleting
+        && let Etcd::Found(etcd) = &mut found
+    {
+        etcd.named_by_another = named_by_another(context, &cluster, etcd);
+    }
     if cluster.view.deleting && !named && !reads.etcd_gone {
         match left_behind(context, &cluster).await? {
             Some(left) => found = left,
@@ -186,9 +191,7 @@ async fn left_behind(context: &Context, cluster: &ClusterState) -> Result<Option
             if !etcd.is_left_by(&cluster.view) {
                 continue;
             }
-            if etcd.claim == Claim::Free {
-                etcd.named_by_another = another_that_names(context, cluster, &etcd.reference);
-            }
+            etcd.named_by_another = named_by_another(context, cluster, &etcd);
             if etcd.named_by_another.is_none() {
                 return Ok(Some(Etcd::Found(Box::new(etcd))));
             }
@@ -198,9 +201,13 @@ async fn left_behind(context: &Context, cluster: &ClusterState) -> Result<Option
     Ok(handed_over)
 }
 
-/// Another Cluster that names this etcd and is not being deleted.
-fn another_that_names(context: &Context, cluster: &ClusterState, etcd: &Reference) -> Option<String> {
-    let naming = referring(&context.clusters, &cluster.view.namespace, etcd);
+/// Another Cluster that names an etcd that lacks a mark, and that is not being deleted: a person may be handing the
+/// etcd over.
+fn named_by_another(context: &Context, cluster: &ClusterState, etcd: &EtcdView) -> Option<String> {
+    if etcd.claim != Claim::Free {
+        return None;
+    }
+    let naming = referring(&context.clusters, &cluster.view.namespace, &etcd.reference);
     let living = naming.iter().filter(|other| other.metadata.deletion_timestamp.is_none());
     let mut names = living.map(|other| other.name_any());
     names.find(|name| *name != cluster.view.name)

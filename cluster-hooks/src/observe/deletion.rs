@@ -27,7 +27,7 @@ pub(super) async fn workers(context: &Context, cluster: &ClusterState) -> Result
             Err(error) => return Err(error),
         };
         let counts = |object: &&PartialObjectMeta<DynamicObject>| match kind {
-            "Machine" => is_worker(object.labels(), object.owner_references(), &providers),
+            "Machine" => is_worker(&object.metadata, &providers),
             "MachinePool" => is_looked_after(&object.metadata, cluster, now().0),
             _ => true,
         };
@@ -112,15 +112,18 @@ async fn of_cluster(
 const ETCD_CLUSTER: (&str, &str) = (names::ETCD_CLUSTER_GROUP, "EtcdCluster");
 
 /// Whether a Machine belongs neither to a control plane nor to any etcd. If the Cluster named another etcd before, the
-/// Machines of that etcd may still exist. They are deleted together with it, after the workers.
-fn is_worker(labels: &BTreeMap<String, String>, owners: &[OwnerReference], providers: &[(String, String)]) -> bool {
+/// Machines of that etcd may still exist. They are deleted together with it, after the workers. A Machine that etcd has
+/// left behind may have lost its label and its owner, but it waits for us by its hook.
+fn is_worker(machine: &ObjectMeta, providers: &[(String, String)]) -> bool {
     let provider = |owner: &OwnerReference| {
         let group = api_group(&owner.api_version);
         providers.iter().any(|known| *known == (group.to_owned(), owner.kind.clone()))
     };
-    let of_etcd = labels.contains_key(names::ETCD_CLUSTER_LABEL)
-        || owners.iter().any(|owner| owner.controller == Some(true) && provider(owner));
-    !labels.contains_key(CONTROL_PLANE_LABEL) && !of_etcd
+    let has = |map: &Option<BTreeMap<String, String>>, key| map.as_ref().is_some_and(|map| map.contains_key(key));
+    let of_etcd = has(&machine.labels, names::ETCD_CLUSTER_LABEL)
+        || has(&machine.annotations, names::PRE_TERMINATE_HOOK_ANNOTATION)
+        || machine.owner_references.iter().flatten().any(|owner| owner.controller == Some(true) && provider(owner));
+    !has(&machine.labels, CONTROL_PLANE_LABEL) && !of_etcd
 }
 
 #[cfg(test)]
@@ -202,7 +205,10 @@ mod tests {
     #[test]
     fn machines_of_the_control_plane_and_of_any_etcd_are_not_workers() {
         let providers = [("example.org".to_owned(), "OtherEtcd".to_owned())];
-        let is_worker = |labels: &BTreeMap<_, _>, owners: &[OwnerReference]| is_worker(labels, owners, &providers);
+        let is_worker = |labels: &BTreeMap<_, _>, owners: &[OwnerReference]| {
+            let (labels, owners) = (Some(labels.clone()), Some(owners.to_vec()));
+            is_worker(&ObjectMeta { labels, owner_references: owners, ..ObjectMeta::default() }, &providers)
+        };
         let label = |key: &str, value: &str| BTreeMap::from([(key.to_owned(), value.to_owned())]);
         let owner = |api_version: &str, kind: &str, controller| OwnerReference {
             api_version: api_version.to_owned(),
@@ -222,5 +228,8 @@ mod tests {
         assert!(is_worker(&none, &[owner("example.org/v1", "OtherEtcd", false), set]));
         assert!(is_worker(&none, &[owner("example.com/v1", "OtherEtcd", true)]), "a kind of another group");
         assert!(is_worker(&none, &[]));
+        let hook = Some(label(names::PRE_TERMINATE_HOOK_ANNOTATION, names::PRE_TERMINATE_HOOK_OWNER));
+        let left = ObjectMeta { annotations: hook, ..ObjectMeta::default() };
+        assert!(!super::is_worker(&left, &providers), "nobody would take its hook away before it is gone");
     }
 }

@@ -73,6 +73,11 @@ pub(crate) async fn every_state(stage: &mut Stage) -> Result<()> {
     stage.until_says("left", "False EtcdNotFound").await?;
     stage.apply(member("left", "left-etcd-0")).await?;
     until_adopted(stage, "left-etcd-0").await?;
+    // A person has taken etcd's label from this one.
+    let mut unlabelled = member("left", "left-etcd-1");
+    unlabelled["metadata"]["labels"] = json!({"cluster.x-k8s.io/cluster-name": "left"});
+    stage.apply(unlabelled).await?;
+    until_adopted(stage, "left-etcd-1").await?;
     stage.delete("Cluster", "left").await?;
     stage.until_gone("left").await?;
 
@@ -147,6 +152,27 @@ pub(crate) async fn every_state(stage: &mut Stage) -> Result<()> {
     let says = "False EtcdBelongsToAnotherCluster EtcdCluster given has Machines of this Cluster";
     stage.until_says("giver", says).await?;
     ensure!(!is_deleting(stage, "EtcdCluster", "given").await?, "etcd is deleted, although another Cluster names it");
+    stage.change("Cluster", "taker", named(&Value::Null)).await?;
+    stage.until_gone("giver").await?;
+
+    // The same in a deletion that has begun: the giver names the etcd still, and waits for a worker.
+    stage.apply_cluster("giver", |_| ()).await?;
+    claimed(stage, "giver", "EtcdCluster", "kept").await?;
+    let mut worker = machine("giver-worker-0", &[]);
+    worker["metadata"]["labels"] = json!({"cluster.x-k8s.io/cluster-name": "giver"});
+    worker["spec"]["clusterName"] = json!("giver");
+    stage.apply(worker).await?;
+    until_adopted(stage, "giver-worker-0").await?;
+    stage.delete("Cluster", "giver").await?;
+    stage.until_says("giver", "False WaitingForWorkersDeletion").await?;
+    stage.change("Cluster", "taker", named(&json!("kept"))).await?;
+    stage.until_says("taker", "False EtcdBelongsToAnotherCluster").await?;
+    let label = json!({"metadata": {"labels": {"cluster.x-k8s.io/cluster-name": "taker"}}});
+    stage.change("EtcdCluster", "kept", label).await?;
+    let_go(stage, "giver-worker-0").await?;
+    let says = "False EtcdBelongsToAnotherCluster EtcdCluster kept has Machines of this Cluster";
+    stage.until_says("giver", says).await?;
+    ensure!(!is_deleting(stage, "EtcdCluster", "kept").await?, "etcd is deleted, although another Cluster names it");
     stage.change("Cluster", "taker", named(&Value::Null)).await?;
     stage.until_gone("giver").await?;
     stage.delete("Cluster", "taker").await?;
