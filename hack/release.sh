@@ -7,8 +7,8 @@
 #                except the krew manifest
 #   DIRECTORY    default: out/release
 #
-# ARCHITECTURES has the architectures; default: "amd64 arm64". The manifests are rendered by the kubectl that the test
-# bed has built, or by the one in KUBECTL or in the PATH.
+# ARCHITECTURES has the architectures; default: "amd64 arm64". The manifests are rendered by the kubectl in KUBECTL,
+# else by the one that the test bed has built, else by the one in the PATH.
 #
 # SIGNING_KEY names a file with a private key, RSA or EC, as PEM. With it, SHA256SUMS is signed, in SHA256SUMS.sig.
 #

@@ -16,8 +16,8 @@ pub(super) fn clocks(subject: &Subject, _: &Installation) -> Vec<Finding> {
     match &subject.metrics {
         None => Vec::new(),
         Some(Err(why)) => vec![Finding::unseen(
-            format!("those of the members' machines, and their disks: {why}"),
-            "members tell who has the client certificate for Prometheus (spec.metricsClientSecret), which opens all of etcd",
+            format!("clocks and disks of the members' machines: {why}"),
+            "set spec.metricsClientSecret: members show their metrics only to a client with that certificate. It opens all of etcd",
         )],
         Some(Ok(metrics)) => of_clocks(metrics),
     }
