@@ -161,6 +161,20 @@ fn check_together(flags: &[(&str, &str)]) -> Result<(), Invalid> {
 /// How Go writes that a flag is on.
 const TRUE: [&str; 6] = ["1", "t", "T", "TRUE", "true", "True"];
 
+/// Whether flags switch a feature on, by its own flag or by its gate.
+fn is_on(flags: &[(&str, &str)], flag: &str, gate: &str) -> bool {
+    flags.iter().any(|(name, value)| match *name {
+        names::FEATURE_GATES => value.split(',').any(|one| one.strip_suffix("=true") == Some(gate)),
+        _ => stable(name) == flag && TRUE.contains(value),
+    })
+}
+
+/// Whether a member compares its data with the other members' data before it serves, and does not start if the data
+/// differs: the feature `InitialCorruptCheck`.
+pub fn checks_data_at_start(flags: &[(&str, &str)]) -> bool {
+    is_on(flags, "initial-corrupt-check", "InitialCorruptCheck")
+}
+
 /// Rules of etcd between features, which it checks only when it starts.
 fn check_features(flags: &[(&str, &str)]) -> Result<(), Invalid> {
     let gates = flags.iter().find(|(name, _)| *name == names::FEATURE_GATES).map(|(_, value)| *value);
@@ -169,12 +183,8 @@ fn check_features(flags: &[(&str, &str)]) -> Result<(), Invalid> {
     {
         return Err(Invalid::new(*name, "etcd does not take it beside feature-gates; write the feature there"));
     }
-    let is_on = |flag: &str, gate: &str| {
-        let with_flag = flags.iter().any(|(name, value)| stable(name) == flag && TRUE.contains(value));
-        with_flag || gates.is_some_and(|gates| gates.split(',').any(|one| one.strip_suffix("=true") == Some(gate)))
-    };
-    let persists = is_on("enable-lease-checkpoint-persist", "LeaseCheckpointPersist");
-    if persists && !is_on("enable-lease-checkpoint", "LeaseCheckpoint") {
+    let persists = is_on(flags, "enable-lease-checkpoint-persist", "LeaseCheckpointPersist");
+    if persists && !is_on(flags, "enable-lease-checkpoint", "LeaseCheckpoint") {
         let name = gates.map_or("experimental-enable-lease-checkpoint-persist", |_| names::FEATURE_GATES);
         let why = "LeaseCheckpointPersist takes LeaseCheckpoint, or etcd does not start; switch both on";
         return Err(Invalid::new(name, why));

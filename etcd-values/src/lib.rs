@@ -13,7 +13,8 @@ pub use cipher_suites::{HTTP2_CIPHER_SUITES, check_cipher_suites, cipher_suites_
 pub use duration::go_duration;
 pub use flags::{
     DEFAULT_ELECTION_TIMEOUT, DEFAULT_HEARTBEAT_INTERVAL, ELECTION_TIMEOUT, HEARTBEAT_INTERVAL, QUOTA_BACKEND_BYTES,
-    SNAPSHOT_COUNT, TUNING_FLAGS, check_flags, environment_name, features, flag_exists, is_user_flag, user_flags,
+    SNAPSHOT_COUNT, TUNING_FLAGS, check_flags, checks_data_at_start, environment_name, features, flag_exists,
+    is_user_flag, user_flags,
 };
 pub use version::{DEFAULT_ETCD_VERSION, EtcdVersion};
 

@@ -133,11 +133,8 @@ impl EtcdSettings {
     /// it serves, and does not start if the data differs.
     #[must_use]
     pub fn checks_data_at_start(&self) -> bool {
-        self.extra_flags.iter().any(|flag| match flag.name.as_str() {
-            "experimental-initial-corrupt-check" => flag.value != "false",
-            "feature-gates" => flag.value.split(',').any(|feature| feature == "InitialCorruptCheck=true"),
-            _ => false,
-        })
+        let flags: Vec<(&str, &str)> = self.extra_flags.iter().map(|f| (f.name.as_str(), f.value.as_str())).collect();
+        etcd_values::checks_data_at_start(&flags)
     }
 
     /// Checks the flags, each alone and all together, and that an etcd of this version has them.

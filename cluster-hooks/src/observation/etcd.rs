@@ -77,7 +77,7 @@ pub struct EtcdView {
     pub owners: Vec<OwnerReference>,
     /// Which Cluster it belongs to.
     pub claim: Claim,
-    /// Another Cluster that names it and is not being deleted. Only read of an etcd that a Cluster has left behind.
+    /// Another Cluster that names it and is not being deleted. Only read while our Cluster is being deleted.
     pub named_by_another: Option<String>,
     /// The Secrets that it owns carry this Cluster's label. Only read where neither label nor owner tell whose it is.
     pub has_our_secrets: bool,

@@ -2,7 +2,7 @@
 //! covers only what causes no event: times that run out, and answers that may have changed.
 
 use super::repair::{self, recovers};
-use super::{Plan, View, marked, metrics_client, stuck};
+use super::{Plan, View, marked, metrics_client, stuck, upgrade};
 use crate::build;
 use crate::observation::Observation;
 use std::time::Duration;
@@ -35,6 +35,7 @@ pub fn due(observation: &Observation, plan: &Plan) -> Option<Duration> {
                 renewal(observation),
                 metrics_client::due(observation),
                 excused(&view),
+                smaller(&view),
             ];
             times.into_iter().flatten().min()
         }
@@ -62,6 +63,12 @@ fn excused(view: &View<'_>) -> Option<Duration> {
     let until = view.roster.seats.iter().filter_map(|seat| seat.excused_until(observation));
     let left = until.map(|until| Duration::try_from(until.duration_since(observation.now)).unwrap_or_default());
     left.map(|left| if left.is_zero() { observation.interval() } else { left }).min()
+}
+
+/// When the size of the database is compared with the quota again, while the quota is too small. The prober does not
+/// report small changes.
+fn smaller(view: &View<'_>) -> Option<Duration> {
+    upgrade::small_quota(view).map(|_| view.observation.interval())
 }
 
 /// When the next Machine is to be replaced because its member's certificate expires.

@@ -169,7 +169,7 @@ fn make_again(view: &View<'_>, machines: &Machines<'_, '_>) -> Option<Step> {
     let observation = view.observation;
     if !matches!(observation.template, Template::Found { .. })
         || (view.has_begun() && observation.init_version.is_none())
-        || upgrade::cannot_start(view).is_some()
+        || upgrade::why_none_is_made(view).is_some()
     {
         return None;
     }
@@ -211,7 +211,7 @@ fn obstacle(view: &View<'_>, machines: &Machines<'_, '_>) -> Option<Plan> {
 /// replacement matters more. A Machine that would not start etcd is not made: its place would be taken until its grace
 /// is over, also if the spec is corrected at once.
 fn create(view: &View<'_>, cluster: &ClusterView, coming: Option<Plan>) -> Plan {
-    if let Some(why) = upgrade::cannot_start(view) {
+    if let Some(why) = upgrade::why_none_is_made(view) {
         return block(reasons::UNSUPPORTED_VERSION_CHANGE, format!("no Machine is made: {why}"));
     }
     match &view.observation.template {

@@ -114,7 +114,7 @@ fn hold(view: &View<'_>, wanted: &Wanted<'_, '_>) -> Option<Hold> {
 
 fn obstacle(view: &View<'_>, wanted: &Wanted<'_, '_>) -> Option<String> {
     let (Wanted { seat, machine, mark }, observation) = (wanted, view.observation);
-    let (only_reported, corruption) = (repair::why_only_reported(observation), corrupt::hold(view));
+    let (only_reported, corruption) = (repair::why_only_reported(observation, seat.is_voter()), corrupt::hold(view));
     match () {
         () if only_reported.is_some() => Some(format!(
             "it is not replaced automatically ({}): delete Machine {} to have it replaced",
@@ -186,7 +186,7 @@ fn is_to_wait(view: &View<'_>, wanted: &Wanted<'_, '_>) -> bool {
 fn obstacle_of_a_voter(view: &View<'_>) -> Option<String> {
     let (voters, wanted) = (view.roster.voters().count(), view.wanted());
     let unwell = view.roster.voters().find(|other| !other.is_healthy());
-    let unmade = upgrade::cannot_start(view);
+    let unmade = upgrade::why_none_is_made(view);
     match unwell {
         Some(only) if voters == 1 => Some(format!(
             "its member is the only one and is not healthy ({}). Its data would go with it: bring the member back",
@@ -196,7 +196,7 @@ fn obstacle_of_a_voter(view: &View<'_>) -> Option<String> {
             Some(format!("every voter has to be healthy first, and one is not: member {}", other.describe()))
         }
         None if retire::is_under_way(view) => Some("another Machine is on its way out, and goes first".to_owned()),
-        None if unmade.is_some() => unmade.map(|why| format!("no other Machine would start etcd: {why}")),
+        None if unmade.is_some() => unmade.map(|why| format!("no other Machine can be made: {why}")),
         None if view.removes_first() && !may_go_first(view) => {
             Some("there is no room for another Machine before those on their way out are gone".to_owned())
         }

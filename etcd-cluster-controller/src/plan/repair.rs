@@ -80,7 +80,7 @@ fn goes_from(view: &View<'_>, voter: &Seat<'_>) -> Option<Timestamp> {
 pub(super) fn can_be_made_again(view: &View<'_>) -> bool {
     matches!(view.observation.template, Template::Found { .. })
         && view.cluster().is_some_and(|cluster| cluster.infrastructure_ready)
-        && upgrade::cannot_start(view).is_none()
+        && upgrade::why_none_is_made(view).is_none()
 }
 
 /// With an even number of voters, the failed voter goes before anything else is done: without it, etcd survives one
@@ -153,22 +153,23 @@ pub(super) fn recovers(view: &View<'_>) -> Option<Duration> {
     u64::try_from(left).ok().filter(|left| *left > 0).map(Duration::from_secs)
 }
 
-/// Whether failures of members are only reported.
+/// Whether failures of voters are only reported.
 pub(super) fn only_reports(observation: &Observation) -> bool {
-    why_only_reported(observation).is_some()
+    why_only_reported(observation, true).is_some()
 }
 
-/// Why failures of members are only reported: what in the spec says so. With `InitialCorruptCheck`, a member whose data
-/// differs from another's does not start. It looks like any other that has failed, and it may have the right data. Its
-/// replacement would copy the leader, so one member after the other would get what the leader has.
-pub(super) fn why_only_reported(observation: &Observation) -> Option<&'static str> {
+/// Why the failure of a member, or of a Machine without one, is only reported: what in the spec says so. With
+/// `InitialCorruptCheck`, a voter whose data differs from another's does not start. It looks like any other that has
+/// failed, and it may have the right data. Its replacement would copy the leader, so one member after the other would
+/// get what the leader has. A learner has a copy of the leader's data already.
+pub(super) fn why_only_reported(observation: &Observation, is_voter: bool) -> Option<&'static str> {
     let spec = &observation.etcd.spec;
     if spec.remediation.mode == RemediationMode::Report {
         return Some("spec.remediation.mode");
     }
-    let settings = spec.etcdadm_config_spec.etcd.as_ref()?;
+    let settings = spec.etcdadm_config_spec.etcd.as_ref().filter(|_| is_voter)?;
     settings.checks_data_at_start().then_some(
-        "InitialCorruptCheck is on in spec.etcdadmConfigSpec.etcd.extraFlags, so its data may differ from the others', and be right",
+        "InitialCorruptCheck is on: if the log of its etcd has \"found data inconsistency with peers\", its data differs from another member's, and may be right",
     )
 }
 
@@ -259,7 +260,7 @@ pub(super) fn why_not(view: &View<'_>, seat: &Seat<'_>) -> Option<String> {
     if !seat.is_voter() || !seat.is_unhealthy() {
         return None;
     }
-    if let Some(why) = why_only_reported(view.observation) {
+    if let Some(why) = why_only_reported(view.observation, true) {
         let machine = seat.machine.map_or("", |machine| machine.name.as_str());
         return Some(format!("it is not replaced automatically ({why}): delete Machine {machine} to have it replaced"));
     }

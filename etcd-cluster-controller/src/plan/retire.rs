@@ -87,7 +87,8 @@ fn stranger_leaves(view: &View<'_>, seat: &Seat<'_>) -> bool {
 /// Whether a stranger has failed for long enough, and is ours to remove. A stray is only reported if failures are only
 /// reported.
 fn stranger_has_failed(view: &View<'_>, seat: &Seat<'_>) -> bool {
-    let is_ours = seat.orphaned || (seat.stray && !repair::only_reports(view.observation));
+    let only_tells = || repair::why_only_reported(view.observation, seat.is_voter()).is_some();
+    let is_ours = seat.orphaned || (seat.stray && !only_tells());
     is_ours && seat.is_unhealthy() && view.observation.not_owned.is_empty()
 }
 
@@ -102,7 +103,7 @@ pub(super) fn what_becomes_of(view: &View<'_>, seat: &Seat<'_>) -> String {
         let why = may_leave(view, seat).err().unwrap_or_default();
         return format!("It is removed as soon as etcd can do without it: {why}");
     }
-    if let Some(why) = repair::why_only_reported(view.observation).filter(|_| !seat.orphaned) {
+    if let Some(why) = repair::why_only_reported(view.observation, seat.is_voter()).filter(|_| !seat.orphaned) {
         return format!("It is not removed by itself ({why})");
     }
     let after = patience(view.observation, seat.id().unwrap_or_default()).as_secs();

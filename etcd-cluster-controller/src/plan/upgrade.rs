@@ -2,7 +2,7 @@
 //! members get the version before, and everything else goes on.
 
 use super::View;
-use crate::alarms::NO_SPACE;
+use crate::alarms::{NO_SPACE, raised};
 use crate::build;
 use crate::observation::Probe;
 use crate::roster::Seat;
@@ -18,56 +18,63 @@ const DEFAULT_QUOTA_BYTES: i64 = 2 << 30;
 /// As many stops of a path are named. A version that is mistyped may be far away.
 const NAMED: usize = 4;
 
-/// Why no rollout to the spec's version, or with the spec's flags, may go on, and what is possible instead. `None`: it
+/// Why no rollout to the spec's version, or with the spec's settings, may go on, and what is possible instead. `None`: it
 /// may.
 pub(crate) fn refusal(view: &View<'_>) -> Option<String> {
     let spec = view.observation.etcd.spec.etcdadm_config_spec.etcd_version();
     let wanted = spec.unwrap_or(build::version(&view.observation.etcd)).parse::<EtcdVersion>().ok()?;
     // Without a version in the spec, the one in force stays.
     let Some(why) = spec.and_then(|_| why_not(view, &wanted)) else {
-        let flag = wrong_flag(view, &wanted)?;
-        let nor = if cannot_start(view).is_some() { ", and no Machine is made" } else { "" };
-        return Some(format!("{flag}. Until the spec changes, no rollout goes on{nor}"));
+        let setting = wrong_flag(view, &wanted).or_else(|| small_quota(view))?;
+        let nor = if why_none_is_made(view).is_some() { ", and no Machine is made" } else { "" };
+        return Some(format!("{setting}. Until then, no rollout goes on{nor}"));
     };
     let all = running(view, |_| true);
     let (lowest, highest) = (all.iter().min()?, all.iter().max()?);
     let runs = if lowest == highest { lowest.to_string() } else { format!("{lowest} to {highest}") };
-    let then = match cannot_start(view) {
+    let then = match why_none_is_made(view) {
         None => "new members get the version before".to_owned(),
         Some(flag) => format!("no Machine is made: it would get the version before, and {flag}"),
     };
     Some(format!("the members run etcd {runs}, and the spec says {wanted}: {why}. Until the spec changes, {then}"))
 }
 
-/// Why a Machine that is made now would never start etcd: the version that it gets does not have a flag of the spec. Or
-/// why it would stop all writes: its quota is smaller than the database.
-pub(super) fn cannot_start(view: &View<'_>) -> Option<String> {
-    wrong_flag(view, &build::version(&view.observation.etcd).parse().ok()?)
+/// Why no Machine is made now: the version that it gets does not have a flag of the spec, so it would never start etcd.
+/// Or its quota is smaller than the database, so it would stop all writes, unless etcd refuses them already.
+pub(super) fn why_none_is_made(view: &View<'_>) -> Option<String> {
+    let is_full = || raised(&view.roster).is_some_and(|alarms| alarms.iter().any(|alarm| alarm.kind == NO_SPACE));
+    let version = build::version(&view.observation.etcd).parse().ok()?;
+    wrong_version(&version).or_else(|| wrong_flag(view, &version)).or_else(|| small_quota(view).filter(|_| !is_full()))
 }
 
-/// Which of the spec's flags is wrong, or is not one of a version. No machine would start etcd with it, or etcd would
-/// stop all writes.
+/// Why no Machine is made of the version that is in force: an EtcdadmConfig with it is refused.
+fn wrong_version(version: &EtcdVersion) -> Option<String> {
+    (!version.is_supported()).then(|| {
+        format!("etcd {version} is not supported. Set spec.etcdadmConfigSpec.version to another release of the same minor version")
+    })
+}
+
+/// Which of the spec's flags is wrong, or is not one of a version. No machine would start etcd with it.
 fn wrong_flag(view: &View<'_>, version: &EtcdVersion) -> Option<String> {
     running(view, |_| true).first()?;
-    let settings = view.observation.etcd.spec.etcdadm_config_spec.etcd.as_ref();
-    let wrong = settings.and_then(|settings| settings.check(version).err());
-    let quota = settings.and_then(|settings| settings.quota_backend_bytes);
-    let (field, why) = wrong.or_else(|| small_quota(view, quota))?;
+    let settings = view.observation.etcd.spec.etcdadm_config_spec.etcd.as_ref()?;
+    let (field, why) = settings.check(version).err()?;
     Some(format!("spec.etcdadmConfigSpec.etcd.{field}: {why}"))
 }
 
-/// A new member copies the database. If its quota is smaller, it raises the alarm NOSPACE with the first write, and from
-/// then on no member takes a write. While there is that alarm, nothing is made worse. etcd compares the quota with the
-/// size of the file (`quotaApplierV3` in etcd's server/etcdserver, 3.5 to 3.7).
-fn small_quota(view: &View<'_>, quota: Option<i64>) -> Option<(String, String)> {
+/// Why the spec's quota is too small. A new member copies the database. If its quota is smaller, it raises the alarm
+/// NOSPACE with the first write, and from then on no member takes a write. etcd compares the quota with the size of the
+/// file (`quotaApplierV3` in etcd's server/etcdserver, 3.5 to 3.7).
+pub(super) fn small_quota(view: &View<'_>) -> Option<String> {
+    let settings = view.observation.etcd.spec.etcdadm_config_spec.etcd.as_ref();
+    let quota = settings.and_then(|settings| settings.quota_backend_bytes);
     let (quota, by_default) = quota.map_or((DEFAULT_QUOTA_BYTES, ", etcd's default,"), |quota| (quota, ""));
-    let reports = || view.roster.voters().filter_map(|seat| seat.probe.and_then(Probe::report));
-    let size = reports().map(|report| report.database_size).max().filter(|size| *size >= quota)?;
-    let is_full = reports().any(|report| report.alarms.iter().any(|alarm| alarm.kind == NO_SPACE));
-    let why = format!(
-        "{quota}{by_default} is not more than the database has: {size} bytes on disk. With a new member, etcd would refuse all writes. Set a larger value, or compact etcd and defragment every member (etcdctl defrag --cluster --command-timeout=10m) first"
-    );
-    (!is_full).then(|| ("quotaBackendBytes".to_owned(), why))
+    let well = view.roster.voters().filter(|seat| seat.is_well());
+    let sizes = well.filter_map(|seat| seat.probe.and_then(Probe::report)).map(|report| report.database_size);
+    let size = sizes.max().filter(|size| *size >= quota)?;
+    Some(format!(
+        "spec.etcdadmConfigSpec.etcd.quotaBackendBytes: {quota}{by_default} is not more than the database has: {size} bytes on disk. With a new member, etcd would refuse all writes. Set a larger value, or compact etcd and defragment every member (etcdctl defrag --cluster --command-timeout=10m)"
+    ))
 }
 
 /// Whether a member of a version may join the present members.

@@ -137,3 +137,15 @@ fn what_a_version_does_not_have_is_written_otherwise(#[case] name: &str, #[case]
     assert!(why.contains(&format!("etcd {version} does not have it")) && why.contains(instead), "{why}");
     assert_eq!(flag_exists(name, &"3.6.16".parse().unwrap()), Ok(()), "3.6 has both spellings");
 }
+
+#[rstest]
+#[case(&[], false)]
+#[case(&[("experimental-initial-corrupt-check", "true")], true)]
+#[case(&[("experimental-initial-corrupt-check", "1")], true)]
+#[case(&[("experimental-initial-corrupt-check", "0")], false)]
+#[case(&[("feature-gates", "CompactHashCheck=true,InitialCorruptCheck=true")], true)]
+#[case(&[("feature-gates", "InitialCorruptCheck=false,CompactHashCheck=true")], false)]
+#[case(&[("experimental-corrupt-check-time", "12h")], false)]
+fn knows_which_members_check_their_data_at_the_start(#[case] flags: &[(&str, &str)], #[case] expected: bool) {
+    assert_eq!(checks_data_at_start(flags), expected);
+}

@@ -17,9 +17,10 @@ pub(super) fn check(subject: &Subject, _: &Installation) -> Vec<Finding> {
         Err(error) => return vec![Finding::fault(error.to_string(), "correct spec.etcdadmConfigSpec.version")],
     };
     vec![match running.parse::<EtcdVersion>() {
-        _ if !version.is_supported() => {
-            Finding::fault(format!("etcd {version} is not supported"), "choose a release of 3.5, 3.6 or 3.7")
-        }
+        _ if !version.is_supported() => Finding::fault(
+            format!("etcd {version} is not supported"),
+            "choose a release of 3.5 (3.5.3 or later), 3.6 or 3.7",
+        ),
         Ok(running) if running != version => Finding::warning(
             format!("members run {running}, and the spec says {version}"),
             "run kubectl etcdcluster plan -f FILE: it says which Machines are replaced, and whether the change is allowed",

@@ -172,7 +172,7 @@ pub fn advice(reason: &str) -> Advice {
         ),
         r::UNSUPPORTED_VERSION_CHANGE => (
             "upgrade: etcd goes up one minor version at a time, from certain patch releases on, and back to an earlier minor version only while a member of that version stays",
-            "Set a version that the message names, or the previous one. To see what an edit would do: kubectl etcdcluster plan -f FILE",
+            "Set a version that the message names, or the previous one, or correct the setting that the message names. To see what an edit would do: kubectl etcdcluster plan -f FILE",
         ),
         _ => ("this program does not know the reason: see docs/conditions.md of the manager's version", ""),
     };

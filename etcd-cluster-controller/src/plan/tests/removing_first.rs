@@ -271,5 +271,5 @@ fn nobody_leaves_where_no_other_would_come() {
     story.surges(0);
     wrong(&mut story);
     story.mark(2);
-    waits(&story, "no other Machine would start etcd");
+    waits(&story, "no other Machine can be made: spec.etcdadmConfigSpec.etcd.extraFlags[0]");
 }

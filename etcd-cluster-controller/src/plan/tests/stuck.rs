@@ -234,6 +234,17 @@ fn one_whose_member_somebody_has_removed_is_replaced() {
     is_replaced(&story, 2);
 }
 
+/// The check at the start keeps voters, whose data may be right. Here is none.
+#[test]
+fn one_without_a_voter_is_replaced_although_members_check_their_data_at_the_start() {
+    let mut story = booting();
+    story.with_flag("feature-gates", "InitialCorruptCheck=true");
+    // All Machines were made with it.
+    story.observation.configs.clear();
+    story.pass(1_200);
+    is_replaced(&story, 2);
+}
+
 /// A clock that is set back by a moment does not take away the time that a Machine has after a pause.
 #[test]
 fn a_time_that_is_to_come_soon_counts() {

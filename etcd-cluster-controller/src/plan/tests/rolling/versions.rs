@@ -3,7 +3,7 @@
 use super::{condition, creates, edit, joins, leaves, outdated, replaced, runs, urls};
 use crate::fixture::{Story, id};
 use crate::observation::Outcome;
-use crate::plan::{Hold, Plan, Step, View, version_refusal};
+use crate::plan::{Hold, Plan, Step, View, due, version_refusal};
 use api::conditions::{self as c, reasons};
 use api::etcdadm_config::EtcdSettings;
 use api::names;
@@ -123,8 +123,13 @@ fn no_member_comes_whose_quota_is_smaller_than_the_database() {
     assert!(refusal(&story).contains("2147483648"), "the whole field was removed");
     story.etcd().spec.replicas = 5;
     assert!(matches!(story.plan(), Plan::Block(_)), "{:?}", story.plan());
+    assert!(due(&story.observation, &story.plan()).is_some(), "a size that changes a little is not reported");
     story.alarms(&[(0, "NOSPACE")]);
-    assert_eq!(refusal(&story), "", "etcd refuses writes already");
+    assert_eq!(creates(&story.plan()), Some(3), "etcd refuses writes already: {:?}", story.plan());
+    assert!(!refusal(&story).is_empty(), "the members would be full again when the alarm is ended");
+    story.etcd().spec.replicas = 3;
+    assert_eq!(due(&story.observation, &story.plan()).map(|due| due.as_secs()), Some(10));
+    story.etcd().spec.replicas = 5;
     sized(&mut story, GIB);
     story.alarms(&[]);
     assert_eq!(creates(&story.plan()), Some(3), "{:?}", story.plan());
