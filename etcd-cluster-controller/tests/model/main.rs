@@ -125,7 +125,7 @@ fn three_shrink_to_one() {
     check("three shrink to one, or grow to five", &[State::healthy(3, budget)], LIMIT);
     check("three in use shrink to one, or grow to five", &[State::healthy(3, budget).used()], LIMIT);
     let budget = Budget { lags: 1, ..budget };
-    check("the same while a watch lags", &[State::healthy(3, budget)], LIMIT);
+    check("three shrink to one, or grow to five, while a watch lags", &[State::healthy(3, budget)], LIMIT);
 }
 
 #[test]
@@ -224,7 +224,7 @@ fn more_of_everything() {
     let lag = State::healthy(1, Budget { lags: 1, ..stripped });
     check_within("a Machine is stripped while one grows to three and a watch lags", &[lag], limit);
     let fault = State::healthy(1, Budget { faults: 1, ..stripped });
-    check_within("the same, and a fault", &[fault], limit);
+    check_within("a Machine is stripped while one grows to three, and a fault", &[fault], limit);
     let used = State::healthy(1, stripped).used();
     check_within("a Machine is stripped while one that is in use grows to three", &[used], limit);
     let two = Budget { strips: 2, edits: 0, ..stripped };
@@ -243,7 +243,8 @@ fn more_rollouts() {
     let roll = Budget { faults: 1, edits: 0, ..roll };
     check_within("three are rolled, and a fault", &[State::healthy(3, roll), State::healthy(3, roll).used()], limit);
     let narrow = |most| State::healthy(3, roll).used().surging(most);
-    check_within("the same with room for one or two more, or for none", &[narrow(1), narrow(2), narrow(0)], limit);
+    let room = "three are rolled with room for one or two more, or for none, and a fault";
+    check_within(room, &[narrow(1), narrow(2), narrow(0)], limit);
     let roll = Budget { faults: 0, lags: 1, ..roll };
     let both = [State::healthy(3, roll), State::healthy(3, roll).used()];
     check_within("three are rolled while a watch lags", &both, limit);
