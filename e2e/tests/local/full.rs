@@ -1,5 +1,6 @@
 //! No room is left: on the disk of one machine, or in etcd's database.
 
+use crate::boots::look_again;
 use crate::bring_up::PATIENCE;
 use crate::departures::{only_theirs, replaced};
 use crate::ill::{CRASH, IMPATIENT, PATIENT, STALL, all_are_well, checked, unhealthy_after};
@@ -18,10 +19,11 @@ use serde_json::json;
 const DOOMED: &str = "demo-etcd-2";
 
 /// The smallest quota that the API allows.
-const QUOTA: i64 = 16 * 1024 * 1024;
+const SMALLEST_QUOTA: i64 = 16 * 1024 * 1024;
+const QUOTA: i64 = 2 * SMALLEST_QUOTA;
 /// Writes values of a megabyte until etcd refuses one, and fails if it never does.
 const FILL: &str = r"
-for i in $(seq 30); do
+for i in $(seq 60); do
     head -c 1000000 /dev/zero | tr '\0' x | /opt/bin/etcdctl.sh put /filler/$i --command-timeout=5s || exit 0
 done
 exit 1
@@ -73,7 +75,7 @@ pub(crate) async fn disk(bed: &mut Bed) -> Result<()> {
 }
 
 /// The database has reached its quota, and etcd refuses writes. When a machine dies, its member is still replaced, with
-/// everything that was written. When there is room again, etcd accepts writes.
+/// everything that was written. A smaller quota is refused. When there is room again, etcd accepts writes.
 pub(crate) async fn database(bed: &mut Bed) -> Result<()> {
     let manifests = Manifests::new("full-database", "demo")?.with("EtcdCluster", |etcd| {
         etcd["spec"]["etcdadmConfigSpec"]["etcd"] = json!({"quotaBackendBytes": QUOTA});
@@ -94,6 +96,17 @@ pub(crate) async fn database(bed: &mut Bed) -> Result<()> {
         keys.are_all_on(&bed.machines.get(&handle.namespace, name)?).await?;
     }
     handle.until_condition("NoAlarms", "False", "NoSpace", PATIENCE).await?;
+
+    // With a quota below the size of the database, new members would be full again when the alarm is ended.
+    let quota = |bytes: i64| json!({"spec": {"etcdadmConfigSpec": {"etcd": {"quotaBackendBytes": bytes}}}});
+    look_again(&handle, &quota(SMALLEST_QUOTA)).await?;
+    let refused = "UnsupportedVersionChange";
+    let message = handle.until_condition("MachinesUpToDate", "False", refused, PATIENCE).await?;
+    let says = format!("quotaBackendBytes: {SMALLEST_QUOTA} is not more than the database has");
+    ensure!(message.contains(&says) && !message.contains("no Machine is made"), "it says: {message}");
+    look_again(&handle, &quota(QUOTA)).await?;
+    handle.until_condition("MachinesUpToDate", "True", "UpToDate", PATIENCE).await?;
+    ensure!(handle.etcd_machines().await? == machines, "a Machine was replaced");
 
     said(&first, &["sh", "-c", MAKE_ROOM]).await?;
     handle.until_condition("NoAlarms", "True", "NoAlarms", PATIENCE).await?;
