@@ -45,6 +45,7 @@ mod leftovers;
 mod load;
 mod marked;
 mod missing;
+mod namesakes;
 mod outage;
 mod own_errors;
 mod pauses;
@@ -232,6 +233,7 @@ fn scenarios() -> Vec<Scenario<Lane>> {
         scenario!(changes::to_more).long(true),
         scenario!(stale::watches_one_by_one).long(true),
         scenario!(stale::beside_another_writer).long(true),
+        scenario!(namesakes::keep_the_data).long(true),
         scenario!(lags::in_every_change).long(true),
         scenario!(lags::in_the_middle_of_changes).long(true),
         scenario!(lags::while_members_come_and_go).long(true),
