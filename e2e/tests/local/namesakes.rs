@@ -60,9 +60,13 @@ pub(crate) async fn keep_the_data(bed: &mut Bed) -> Result<()> {
     all_are_there(&handle, &machines).await?;
 
     handle.confirm_deletion(&handle.etcd).await?;
-    gone(&handle, &["EtcdCluster"]).await?;
-    handle.delete("Cluster", &handle.cluster).await?;
-    gone(&handle, &["Cluster", "Machine", "LocalMachine"]).await?;
+    // The Cluster itself stays: its control-plane Machine waits for a KubeadmControlPlane that is gone.
+    until("the EtcdCluster and its Machines are gone", GONE, async || {
+        let left = [handle.names("EtcdCluster", "").await?, handle.etcd_machines().await?].concat();
+        ensure!(left.is_empty(), "left are {left:?}");
+        Ok(Some(()))
+    })
+    .await?;
     manager.stop().await?;
     bed.start_manager(0).await
 }
@@ -77,18 +81,6 @@ async fn removed_by_force(handle: &ClusterHandle) -> Result<DynamicObject> {
         let parameters = DeleteParams { preconditions: Some(just_this), ..DeleteParams::background() };
         api.delete(&handle.cluster, &parameters).await?;
         Ok(Some(cluster))
-    })
-    .await
-}
-
-/// Waits until no object of these kinds is left. What becomes of the control plane's Secrets is not our concern.
-async fn gone(handle: &ClusterHandle, kinds: &[&str]) -> Result<()> {
-    until(format!("{kinds:?} are gone"), GONE, async || {
-        for kind in kinds {
-            let left = handle.names(kind, "").await?;
-            ensure!(left.is_empty(), "left of {kind} are {left:?}");
-        }
-        Ok(Some(()))
     })
     .await
 }
