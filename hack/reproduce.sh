@@ -20,6 +20,8 @@ for release in "$@"; do
 done
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
+# One commit for both: somebody may commit while the first one is built.
+commit=$(git rev-parse HEAD)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
@@ -28,6 +30,7 @@ build() {
     local place=$work/$1
     shift
     git clone --quiet . "$place"
+    git -C "$place" checkout --quiet --detach "$commit"
     # A target directory of its own: otherwise, what the other build has compiled would not be compiled again.
     (cd "$place" && env -u CARGO_TARGET_DIR -u SIGNING_KEY "$@" hack/release.sh "$place-release")
     releases+=("$place-release")
