@@ -17,6 +17,8 @@ const SHOWN: Duration = Duration::from_secs(3);
 /// How long the manager has for what it must not do.
 const SETTLES: Duration = Duration::from_secs(8);
 const GONE: Duration = Duration::from_secs(120);
+/// The pre-terminate hook of KubeadmControlPlanes.
+const CONTROL_PLANE_HOOK: &str = "pre-terminate.delete.hook.machine.cluster.x-k8s.io/kcp-cleanup";
 
 /// The garbage collector deletes the EtcdCluster of the first Cluster. Our manager's watch shows that this Cluster is
 /// gone, and does not show the second one yet, which may need the data. No Machine goes, and a person is asked.
@@ -60,7 +62,11 @@ pub(crate) async fn keep_the_data(bed: &mut Bed) -> Result<()> {
     all_are_there(&handle, &machines).await?;
 
     handle.confirm_deletion(&handle.etcd).await?;
-    // The Cluster itself stays: its control-plane Machine waits for a KubeadmControlPlane that is gone.
+    // Its control-plane Machine waits for a KubeadmControlPlane that is gone. A person has to let it go.
+    let no_hook = json!({"metadata": {"annotations": {CONTROL_PLANE_HOOK: null}}});
+    for name in handle.names("Machine", "cluster.x-k8s.io/control-plane").await? {
+        handle.api("Machine").patch(&name, &PatchParams::default(), &Patch::Merge(&no_hook)).await?;
+    }
     until("the EtcdCluster and its Machines are gone", GONE, async || {
         let left = [handle.names("EtcdCluster", "").await?, handle.etcd_machines().await?].concat();
         ensure!(left.is_empty(), "left are {left:?}");
