@@ -250,11 +250,20 @@ impl Story {
     /// Raises these alarms: each member that answers reports them. They replace the alarms of an earlier call.
     pub(crate) fn alarms(&mut self, alarms: &[(usize, &str)]) {
         let alarm = |(index, kind): &(usize, &str)| Alarm { member_id: id(*index), kind: (*kind).to_owned() };
-        for probe in self.observation.probes.values_mut() {
-            if let Outcome::Answered(report) = &mut probe.outcome {
-                report.alarms = alarms.iter().map(alarm).collect();
-            }
-        }
+        self.reports().for_each(|report| report.alarms = alarms.iter().map(alarm).collect());
+    }
+
+    /// The database has this size on every member that answers.
+    pub(crate) fn sized(&mut self, bytes: i64) {
+        self.reports().for_each(|report| report.database_size = bytes);
+    }
+
+    /// What the members that answer have reported.
+    fn reports(&mut self) -> impl Iterator<Item = &mut Report> {
+        self.observation.probes.values_mut().filter_map(|probe| match &mut probe.outcome {
+            Outcome::Answered(report) => Some(report),
+            _ => None,
+        })
     }
 
     /// The member's checks fail from now on. `message` is only for readers.

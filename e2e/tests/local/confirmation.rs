@@ -57,12 +57,7 @@ async fn etcd_alone(bed: &Bed) -> Result<()> {
 
     let begun = Instant::now();
     handle.delete_etcd().await?;
-    until("the EtcdCluster and its Machines are gone", PROMPT, async || {
-        let left = [handle.names("EtcdCluster", "").await?, handle.etcd_machines().await?].concat();
-        ensure!(left.is_empty(), "left are {left:?}");
-        Ok(Some(()))
-    })
-    .await?;
+    handle.until_etcd_is_gone(PROMPT).await?;
     println!("  a confirmed deletion took {:.1} s", begun.elapsed().as_secs_f32());
     Ok(())
 }

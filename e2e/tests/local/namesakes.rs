@@ -67,12 +67,7 @@ pub(crate) async fn keep_the_data(bed: &mut Bed) -> Result<()> {
     for name in handle.names("Machine", "cluster.x-k8s.io/control-plane").await? {
         handle.api("Machine").patch(&name, &PatchParams::default(), &Patch::Merge(&no_hook)).await?;
     }
-    until("the EtcdCluster and its Machines are gone", GONE, async || {
-        let left = [handle.names("EtcdCluster", "").await?, handle.etcd_machines().await?].concat();
-        ensure!(left.is_empty(), "left are {left:?}");
-        Ok(Some(()))
-    })
-    .await?;
+    handle.until_etcd_is_gone(GONE).await?;
     manager.stop().await?;
     bed.start_manager(0).await
 }

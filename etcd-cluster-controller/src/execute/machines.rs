@@ -174,22 +174,23 @@ mod tests {
             vec![("clusters", object)]
         };
         let deleting = json!({"name": "demo", "deletionTimestamp": "2026-01-01T00:00:00Z"});
-        let label = Some("demo");
+        let etcd = |label: Option<&str>| {
+            let mut etcd = EtcdCluster::clone(&Story::new(3).observation.etcd);
+            let label = label.map(|name| (names::CLUSTER_NAME_LABEL.to_owned(), name.to_owned()));
+            etcd.metadata.labels = Some(label.into_iter().collect());
+            etcd
+        };
         for (objects, label, expected) in [
-            (cluster(json!({"name": "demo"})), label, Some("demo")),
+            (cluster(json!({"name": "demo"})), Some("demo"), Some("demo")),
             (cluster(json!({"name": "demo"})), None, None),
-            (cluster(deleting), label, None),
-            (Vec::new(), label, None),
+            (cluster(deleting), Some("demo"), None),
+            (Vec::new(), Some("demo"), None),
         ] {
             let (client, _) = having(objects).await;
-            let mut etcd = EtcdCluster::clone(&Story::new(3).observation.etcd);
-            let labels = label.map(|name| (names::CLUSTER_NAME_LABEL.to_owned(), name.to_owned()));
-            etcd.metadata.labels = Some(labels.into_iter().collect());
-            assert_eq!(living_cluster(&client, &resource, &etcd).await.unwrap().as_deref(), expected);
+            assert_eq!(living_cluster(&client, &resource, &etcd(label)).await.unwrap().as_deref(), expected);
         }
         let (client, _) = server(|_| refusal(403, "Forbidden")).await;
-        let mut etcd = EtcdCluster::clone(&Story::new(3).observation.etcd);
-        etcd.metadata.labels = Some([(names::CLUSTER_NAME_LABEL.to_owned(), "demo".to_owned())].into());
-        assert!(living_cluster(&client, &resource, &etcd).await.is_err(), "it is not known");
+        let unknown = living_cluster(&client, &resource, &etcd(Some("demo"))).await;
+        assert!(unknown.is_err(), "it is not known");
     }
 }

@@ -154,7 +154,7 @@ pub(super) fn recovers(view: &View<'_>) -> Option<Duration> {
 }
 
 /// Whether failures of voters are only reported.
-pub(super) fn only_reports(observation: &Observation) -> bool {
+fn only_reports(observation: &Observation) -> bool {
     why_only_reported(observation, true).is_some()
 }
 

@@ -34,13 +34,14 @@ pub(crate) fn refusal(view: &View<'_>) -> Option<String> {
     let runs = if lowest == highest { lowest.to_string() } else { format!("{lowest} to {highest}") };
     let then = match why_none_is_made(view) {
         None => "new members get the version before".to_owned(),
-        Some(flag) => format!("no Machine is made: it would get the version before, and {flag}"),
+        Some(why) => format!("no Machine is made: it would get the version before, and {why}"),
     };
     Some(format!("the members run etcd {runs}, and the spec says {wanted}: {why}. Until the spec changes, {then}"))
 }
 
-/// Why no Machine is made now: the version that it gets does not have a flag of the spec, so it would never start etcd.
-/// Or its quota is smaller than the database, so it would stop all writes, unless etcd refuses them already.
+/// Why no Machine is made now: the version that it gets is not supported, or does not have a flag of the spec, so it
+/// would never start etcd. Or its quota is not larger than the database, so it would stop all writes, unless etcd
+/// refuses them already.
 pub(super) fn why_none_is_made(view: &View<'_>) -> Option<String> {
     let is_full = || raised(&view.roster).is_some_and(|alarms| alarms.iter().any(|alarm| alarm.kind == NO_SPACE));
     let version = build::version(&view.observation.etcd).parse().ok()?;

@@ -1,9 +1,11 @@
 //! Deletion of the EtcdCluster alone, which requires a confirmation.
 
 use super::ClusterHandle;
-use anyhow::{Context, Result};
+use crate::until::until;
+use anyhow::{Context, Result, ensure};
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
+use std::time::Duration;
 
 impl ClusterHandle {
     /// Annotates this EtcdCluster with the confirmation that the EtcdCluster `name` may be deleted. The confirmation
@@ -26,5 +28,17 @@ impl ClusterHandle {
     pub async fn delete_etcd(&self) -> Result<()> {
         self.confirm_deletion(&self.etcd).await?;
         self.delete("EtcdCluster", &self.etcd).await
+    }
+    /// Waits until no EtcdCluster is left in the namespace, and no Machine of this one.
+    ///
+    /// # Errors
+    /// When something is left after `timeout`.
+    pub async fn until_etcd_is_gone(&self, timeout: Duration) -> Result<()> {
+        until("the EtcdCluster and its Machines are gone", timeout, async || {
+            let left = [self.names("EtcdCluster", "").await?, self.etcd_machines().await?].concat();
+            ensure!(left.is_empty(), "left are {left:?}");
+            Ok(Some(()))
+        })
+        .await
     }
 }

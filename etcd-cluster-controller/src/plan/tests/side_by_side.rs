@@ -139,11 +139,7 @@ fn a_config_that_no_watch_shows_yet_slows_nobody_down() {
 fn one_with_a_large_database() {
     let sized = |bytes: i64| {
         let mut story = grows(3, 5);
-        for probe in story.observation.probes.values_mut() {
-            if let Outcome::Answered(report) = &mut probe.outcome {
-                report.database_size = bytes;
-            }
-        }
+        story.sized(bytes);
         admit_all(&mut story)
     };
     assert_eq!(sized(100 << 20), [3, 4]);

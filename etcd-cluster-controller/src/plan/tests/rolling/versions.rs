@@ -2,7 +2,6 @@
 
 use super::{condition, creates, edit, joins, leaves, outdated, replaced, runs, urls};
 use crate::fixture::{Story, id};
-use crate::observation::Outcome;
 use crate::plan::{Hold, Plan, Step, View, due, version_refusal};
 use api::conditions::{self as c, reasons};
 use api::etcdadm_config::EtcdSettings;
@@ -88,13 +87,6 @@ fn no_machine_is_made_that_would_not_start_etcd() {
 #[test]
 fn no_member_comes_whose_quota_is_smaller_than_the_database() {
     const GIB: i64 = 1 << 30;
-    let sized = |story: &mut Story, bytes| {
-        for probe in story.observation.probes.values_mut() {
-            if let Outcome::Answered(report) = &mut probe.outcome {
-                report.database_size = bytes;
-            }
-        }
-    };
     let mut story = Story::with_voters(3, 3);
     story.annotate(names::ENDPOINTS_IN_USE_ANNOTATION, &urls(0..3));
     let quota = |story: &mut Story, bytes| {
@@ -102,7 +94,7 @@ fn no_member_comes_whose_quota_is_smaller_than_the_database() {
         story.etcd().spec.etcdadm_config_spec.etcd = Some(settings);
     };
     let refusal = |story: &Story| version_refusal(&View::new(&story.observation)).unwrap_or_default();
-    sized(&mut story, 5 * GIB);
+    story.sized(5 * GIB);
     for (bytes, says) in [
         (
             Some(4 * GIB),
@@ -130,7 +122,7 @@ fn no_member_comes_whose_quota_is_smaller_than_the_database() {
     story.etcd().spec.replicas = 3;
     assert_eq!(due(&story.observation, &story.plan()).map(|due| due.as_secs()), Some(10));
     story.etcd().spec.replicas = 5;
-    sized(&mut story, GIB);
+    story.sized(GIB);
     story.alarms(&[]);
     assert_eq!(creates(&story.plan()), Some(3), "{:?}", story.plan());
 }
