@@ -20,7 +20,8 @@ struct Arguments {
     /// Only the cost of a reconcile, on the local one. It is an error if that grows with the number of other clusters.
     #[arg(long)]
     reconciles: bool,
-    /// Only the manager beside so many clusters of three simulated members, each number in turn: `10,100`.
+    /// Only the manager beside so many clusters of three simulated members: `10,100` measures it beside 10, and then
+    /// beside 90 more.
     #[arg(long, value_delimiter = ',', conflicts_with = "reconciles")]
     clusters: Vec<usize>,
 }
