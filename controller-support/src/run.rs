@@ -37,7 +37,7 @@ const LIMIT: Duration = Duration::from_secs(180);
 /// not forgotten, and an object that is gone is.
 const FAILURE_TTL: Duration = Duration::from_secs(600);
 
-/// How many reconciles of one controller run at the same time, unless [`Shared::concurrency`] says otherwise: enough to
+/// How many reconciles of one controller run at the same time, unless [`Shared::concurrency`] has a number: enough to
 /// keep the API server's answers flowing, and few enough that a start with thousands of objects opens few connections.
 const CONCURRENCY: u16 = 64;
 
@@ -80,8 +80,8 @@ pub struct Shared {
     pub metrics: Arc<Metrics>,
     /// When to stop.
     pub shutdown: Shutdown,
-    /// How many reconciles of one controller run at the same time. 0: no limit.
-    pub concurrency: u16,
+    /// How many reconciles of one controller run at the same time. 0: no limit. `None`: the controller's default.
+    pub concurrency: Option<u16>,
 }
 
 impl Shared {
@@ -112,7 +112,7 @@ impl Shared {
             metrics: Arc::default(),
             client,
             shutdown,
-            concurrency: CONCURRENCY,
+            concurrency: None,
         }
     }
 
@@ -190,7 +190,7 @@ pub async fn run_controller<K, C, F, Fut>(
     }
     .shared();
     let running = controller
-        .with_config(Config::default().concurrency(shared.concurrency))
+        .with_config(Config::default().concurrency(shared.concurrency.unwrap_or(CONCURRENCY)))
         .trigger_backoff(WatchBackoff::default())
         .graceful_shutdown_on(stop.clone())
         .run(observed, policy, context)

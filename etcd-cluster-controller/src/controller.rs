@@ -32,12 +32,18 @@ use tokio::sync::mpsc;
 /// How often the prober and the metrics forget the EtcdClusters that are gone.
 const FORGET_INTERVAL: Duration = Duration::from_secs(600);
 
+/// How many reconciles run at the same time, unless a flag says otherwise: more than other controllers have. One that
+/// asks a dead member waits for 5 s, each time ([`Prober::refresh`](crate::prober::Prober::refresh)). If as many wait as
+/// may run, the replacement of a further member begins only when one of them ends.
+const CONCURRENCY: u16 = 256;
+
 /// Runs the controller until shutdown.
 ///
 /// # Errors
 /// If Cluster API's kinds cannot be looked up.
 pub async fn run(shared: Shared) -> Result<()> {
-    let shared = shared.for_controller(CONTROLLER);
+    let concurrency = shared.concurrency.or(Some(CONCURRENCY));
+    let shared = Shared { concurrency, ..shared.for_controller(CONTROLLER) };
     let (changes, events) = mpsc::unbounded_channel();
     let context = Arc::new(Context::new(shared.clone(), changes).await?);
     let etcds = &context.etcds;

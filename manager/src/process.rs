@@ -122,8 +122,7 @@ async fn run_controllers(flags: &Flags, shared: &Shared) {
     let Scope { namespace, watch_filter } = &shared.scope;
     tracing::info!(controllers = ?names, namespace, watch_filter, "starting");
     let controllers = names.into_iter().map(async |name| {
-        let concurrency = flags.concurrency(name).unwrap_or(shared.concurrency);
-        run_controller(name, &Shared { concurrency, ..shared.clone() }).await;
+        run_controller(name, &Shared { concurrency: flags.concurrency(name), ..shared.clone() }).await;
     });
     join_all(controllers).await;
     tracing::info!("stopped");
