@@ -5,6 +5,7 @@
 
 mod cipher_suites;
 mod duration;
+pub mod endpoint;
 mod flags;
 mod url;
 mod version;

@@ -65,6 +65,23 @@ impl Drop for PendingFile {
     }
 }
 
+/// Makes sure that a file that another program has written survives a power failure. A read-only file system, which
+/// cannot lose the file, may have no such operation.
+///
+/// # Errors
+/// When the file cannot be opened, or the disk fails.
+pub fn sync(path: &Path) -> Result<()> {
+    for path in [path, parent(path)] {
+        let synced = File::open(path).and_then(|file| file.sync_all());
+        if let Err(error) = synced
+            && error.kind() != io::ErrorKind::InvalidInput
+        {
+            return Err(error).with_context(|| format!("cannot sync {}", path.display()));
+        }
+    }
+    Ok(())
+}
+
 fn parent(path: &Path) -> &Path {
     path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }

@@ -12,7 +12,6 @@ mod checksum;
 pub mod cli;
 mod compatibility;
 mod config;
-pub mod endpoint;
 mod etcd;
 mod existing;
 mod files;
@@ -38,6 +37,7 @@ pub mod wal;
 mod init;
 mod join;
 
+pub use etcd_values::endpoint;
 pub use init::init;
 pub use join::{Wanted, join};
 

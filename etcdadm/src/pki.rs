@@ -6,7 +6,7 @@ pub mod leaf;
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use time::OffsetDateTime;
 
 use crate::files;
@@ -53,10 +53,18 @@ pub fn ensure_leaves(
         }
         tracing::debug!("issuing {file}: {reason}");
         let fresh = leaf.issue(authority, now).with_context(|| format!("cannot issue {}", certificate.display()))?;
+        let (fresh_key, fresh_certificate) = (fresh.signing_key.serialize_pem(), fresh.cert.pem());
+        let fits = leaf.fits(fresh_certificate.as_bytes(), fresh_key.as_bytes(), authority, now);
+        fits.map_err(|why| {
+            anyhow!(
+                "cannot issue {}: {why}; the subject of the authority must not have an attribute twice",
+                certificate.display()
+            )
+        })?;
         // The key comes first, so that a certificate never exists without a key. If this is interrupted between the two
         // writes, they do not match, and the next run issues both again.
-        files::write(&key, fresh.signing_key.serialize_pem().as_bytes(), 0o600)?;
-        files::write(&certificate, fresh.cert.pem().as_bytes(), 0o644)?;
+        files::write(&key, fresh_key.as_bytes(), 0o600)?;
+        files::write(&certificate, fresh_certificate.as_bytes(), 0o644)?;
         issued.push(file);
     }
     Ok(issued)

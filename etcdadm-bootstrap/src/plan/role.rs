@@ -6,6 +6,7 @@ use crate::build::Role;
 use crate::observation::Observation;
 use api::conditions::reasons;
 use api::names;
+use etcd_values::endpoint::Endpoint;
 use etcd_values::parse_id;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
@@ -31,7 +32,8 @@ pub(super) fn role(observation: &Observation, ready: &Ready<'_>) -> Result<Role,
     }
     let client_urls: Vec<String> =
         init.client_urls.split(',').map(str::trim).filter(|url| !url.is_empty()).map(str::to_owned).collect();
-    if client_urls.is_empty() || !client_urls.iter().all(|url| is_client_url(url)) {
+    // The machine reads them in the same way.
+    if client_urls.is_empty() || client_urls.iter().any(|url| url.parse::<Endpoint>().is_err()) {
         let message = format!(
             "Secret {secret}: key clientUrls must hold client URLs of the members, such as https://10.0.0.1:2379, separated \
              by commas"
@@ -49,11 +51,4 @@ pub(super) fn role(observation: &Observation, ready: &Ready<'_>) -> Result<Role,
     };
     let cluster_id = init.cluster_id.as_deref().map(id).transpose()?;
     Ok(Role::Join { client_urls, cluster_id })
-}
-
-fn is_client_url(url: &str) -> bool {
-    let host = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://"));
-    host.is_some_and(|host| {
-        host.chars().all(|c| c.is_ascii_alphanumeric() || ".:-_[]%".contains(c)) && !host.is_empty()
-    })
 }

@@ -49,6 +49,10 @@ impl Authority {
         match (files::read(&certificate)?, files::read(&key)?) {
             (None, None) => Ok(None),
             (Some(certificate_pem), Some(key_pem)) => {
+                // cloud-init writes them only once, and syncs nothing. Without them, etcd would trust nobody after a
+                // power failure.
+                files::sync(&certificate)?;
+                files::sync(&key)?;
                 Self::from_pem(&certificate_pem, &key_pem, now, &certificate, &key).map(Some)
             }
             (Some(_), None) => bail!("{} is missing; it belongs to {}", key.display(), certificate.display()),

@@ -64,6 +64,16 @@ fn leaves_of_every_kind_of_authority_are_what_etcd_and_clients_need() {
 }
 
 #[test]
+fn no_leaf_is_written_that_would_not_be_of_its_authority() {
+    let f = fixture();
+    put_authority(&f, "refused/twice");
+    let authority = Authority::load(&f.paths, f.now).unwrap().unwrap();
+    let error = ensure_leaves(&f.paths, &f.settings, &authority, f.now).unwrap_err().to_string();
+    assert!(error.contains("it is of another authority; the subject of the authority"), "{error}");
+    assert!(!f.paths.certificate(SERVER).exists() && !f.paths.key(SERVER).exists());
+}
+
+#[test]
 fn names_and_usages() {
     let f = fixture();
     let authority = Authority::create(&f.paths, f.now).unwrap();

@@ -14,10 +14,13 @@ use crate::files::{self, PendingFile};
 use crate::release_url::without_credentials;
 use crate::settings::Settings;
 
-/// How often a download is tried: mirrors and proxies hiccup, and a machine boots only once.
-const ATTEMPTS: u32 = 4;
+/// How often a download is tried, for some five minutes: a machine boots only once, and by then its resolver, proxy or
+/// mirror may be away.
+const ATTEMPTS: u32 = 24;
 /// Pause after the first failure; it doubles with each further one.
 const FIRST_PAUSE: Duration = Duration::from_millis(if cfg!(test) { 1 } else { 1000 });
+/// The longest pause.
+const LONGEST_PAUSE: Duration = Duration::from_millis(if cfg!(test) { 1 } else { 15_000 });
 /// A server that sends nothing for this long is gone.
 const SILENCE: Duration = Duration::from_secs(30);
 
@@ -46,7 +49,7 @@ pub(super) async fn download(source: &Source, target: &Path, settings: &Settings
             Err(Failure::Transient(error)) => {
                 tracing::warn!("download of {shown} failed: {error:#}; trying again in {pause:?}");
                 tokio::time::sleep(pause).await;
-                pause *= 2;
+                pause = (pause * 2).min(LONGEST_PAUSE);
             }
         }
     }
