@@ -169,7 +169,7 @@ pub async fn run_controller<K, C, F, Fut>(
                 .observe(begun.elapsed().as_secs_f64());
             match &result {
                 Ok(_) => successes.forget(&key),
-                Err(error) => tracing::warn!(%error, "reconcile failed, trying again"),
+                Err(error) => tracing::warn!(%error, result = label, "reconcile failed, trying again"),
             }
             result
         }

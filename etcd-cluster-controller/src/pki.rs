@@ -227,6 +227,16 @@ mod tests {
         assert!(!is_signed_by("nonsense", &ca.cert));
     }
 
+    #[test]
+    fn a_ca_that_certificates_cannot_name_as_their_issuer_is_refused() {
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../etcdadm/src/pki/testdata/refused");
+        for name in ["twice", "together"] {
+            let read = |extension: &str| std::fs::read_to_string(folder.join(format!("{name}.{extension}"))).unwrap();
+            let error = check_ca(&CertAndKey { cert: read("crt"), key: read("key") }).unwrap_err();
+            assert!(error.starts_with("the subject of tls.crt has an attribute twice"), "{name}: {error}");
+        }
+    }
+
     /// CAs as OpenSSL, kubeadm and cfssl have written them over the years.
     #[test]
     fn a_ca_of_any_usual_kind_signs() {

@@ -22,6 +22,9 @@ use tokio::time::timeout;
 
 /// A member that does not accept a connection within this time is skipped.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
+/// A member that does not list the members within this time is skipped: it is the time that a member has to answer a
+/// health check. What the permission was made from should not get old meanwhile.
+const LIST_TIMEOUT: Duration = Duration::from_secs(5);
 /// etcd itself gives up on a request after seven seconds.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(8);
 /// What etcd answers (`ErrUnhealthy`) until all members have been connected to one another for five seconds.
@@ -30,8 +33,7 @@ const NOT_SETTLED: &str = "etcdserver: unhealthy cluster";
 /// Removes a member. etcd may have carried out a call whose answer is lost: the next reconcile reads the list.
 pub(super) async fn remove(context: &Context, observation: &Observation, permission: &MayRemove) -> Result<Outcome> {
     let id = permission.member_id();
-    let mut client = connect(context, observation, |member| member != id).await?;
-    let listed = list(&mut client).await?;
+    let (mut client, listed) = connect(context, observation, |member| member != id).await?;
     if !permission.was_made_from(&listed) {
         return Ok(Outcome::Outdated);
     }
@@ -49,26 +51,36 @@ pub(super) async fn remove(context: &Context, observation: &Observation, permiss
 
 /// Moves leadership to another member. Only the leader can hand leadership over.
 pub(super) async fn move_leader(context: &Context, observation: &Observation, from: u64, to: u64) -> Result<Outcome> {
-    let mut client = connect(context, observation, |member| member == from).await?;
-    if !list(&mut client).await?.contains(&(to, false)) {
+    let (mut client, listed) = connect(context, observation, |member| member == from).await?;
+    if !listed.contains(&(to, false)) {
         return Ok(Outcome::Outdated);
     }
     answered("moving leadership", client.move_leader(to)).await?;
     Ok(Outcome::Done)
 }
 
-/// The IDs of all members, and whether they are learners. The library lists what the asked member knows, which may be
-/// old. A linearizable read through the same member first makes sure that the member has caught up.
-async fn list(client: &mut Client) -> Result<BTreeSet<(u64, bool)>> {
+/// The IDs of all members, and whether they are learners.
+type Listed = BTreeSet<(u64, bool)>;
+
+/// Lists the members. The library lists what the asked member knows, which may be old. A linearizable read through the
+/// same member first makes sure that the member has caught up.
+async fn list(client: &mut Client) -> Result<Listed> {
     answered("reading from etcd", client.get("etcd-cluster-controller", None)).await?;
     let list = answered("listing the members", client.member_list()).await?;
     Ok(list.members().iter().map(|member| (member.id(), member.is_learner())).collect())
 }
 
-/// Connects to a voter that answers and that `wanted` accepts, the leader first. Whether etcd itself refuses a call to
-/// protect the quorum depends on the connections of the asked member, and only the leader has connections to all
-/// members. A voter that no Machine carries can be asked like any other, and has to be asked if it leads.
-async fn connect(context: &Context, observation: &Observation, wanted: impl Fn(u64) -> bool) -> Result<Client> {
+/// Connects to a voter that `wanted` accepts and that lists the members, the leader first. Whether etcd itself refuses a
+/// call to protect the quorum depends on the connections of the asked member, and only the leader has connections to
+/// all members. A voter that no Machine carries can be asked like any other, and has to be asked if it leads.
+///
+/// The checks of a member's health use a connection that they keep. So a healthy voter may be one that accepts no new
+/// connection, because of a firewall or for want of file descriptors.
+async fn connect(
+    context: &Context,
+    observation: &Observation,
+    wanted: impl Fn(u64) -> bool,
+) -> Result<(Client, Listed)> {
     let view = View::new(observation);
     let cluster = view.cluster().map_or("", |cluster| cluster.name.as_str());
     let Some(ca) = ca_of(context, &observation.etcd, cluster) else {
@@ -79,20 +91,32 @@ async fn connect(context: &Context, observation: &Observation, wanted: impl Fn(u
     let mut voters: Vec<&Seat<'_>> = view.roster.voters().filter(|seat| seat.id().is_some_and(&wanted)).collect();
     voters.sort_by_key(|seat| !seat.leads());
     let urls: Vec<String> = voters.iter().filter_map(|seat| serves_at(observation, seat)).collect();
-    let mut failure = "no healthy voter has an address".to_owned();
+    let mut failures = Vec::new();
     for url in urls {
         let tls = TlsOptions::new()
             .domain_name(host_of(&url).unwrap_or_default())
             .ca_certificate(Certificate::from_pem(&ca.cert))
             .identity(Identity::from_pem(&identity.cert, &identity.key));
         let options = ConnectOptions::new().with_tls(tls).with_connect_timeout(CONNECT_TIMEOUT);
-        match timeout(CONNECT_TIMEOUT, Client::connect([&url], Some(options))).await {
-            Ok(Ok(client)) => return Ok(client),
-            Ok(Err(error)) => failure = format!("{url}: {error}"),
-            Err(_) => failure = format!("{url}: no answer within {} s", CONNECT_TIMEOUT.as_secs()),
+        match listed_by(&url, options).await {
+            Ok(listed) => return Ok(listed),
+            Err(error) => failures.push(format!("{url}: {error}")),
         }
     }
-    Err(Error::NotReady(format!("connecting to etcd: {failure}")))
+    let failures = if failures.is_empty() { "no healthy voter has an address".to_owned() } else { failures.join("; ") };
+    Err(Error::NotReady(format!("asking etcd: {failures}")))
+}
+
+/// The members, as the one at this URL lists them, and the client that has asked it. The library connects only for the
+/// first request.
+async fn listed_by(url: &str, options: ConnectOptions) -> Result<(Client, Listed)> {
+    let asked = async {
+        let mut client = answered("connecting", Client::connect([url], Some(options))).await?;
+        let listed = list(&mut client).await?;
+        Ok((client, listed))
+    };
+    let late = || Error::NotReady(format!("no list of the members within {} s", LIST_TIMEOUT.as_secs()));
+    timeout(LIST_TIMEOUT, asked).await.unwrap_or_else(|_| Err(late()))
 }
 
 async fn answered<T>(doing: &str, call: impl Future<Output = Result<T, etcd_client::Error>>) -> Result<T> {
