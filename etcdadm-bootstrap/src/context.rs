@@ -84,6 +84,8 @@ impl Reads {
 /// The init lock as it was read.
 #[derive(Clone, Debug)]
 pub(crate) struct LockRecord {
+    /// The Cluster that its label names. A copy that a person has restored may lack the label.
+    pub cluster: Option<String>,
     pub information: String,
     pub resource_version: String,
 }
@@ -91,13 +93,15 @@ pub(crate) struct LockRecord {
 impl LockRecord {
     pub(crate) fn read(lock: &DynamicObject) -> Self {
         let information = lock.data["data"][LOCK_INFORMATION].as_str().unwrap_or_default().to_owned();
-        Self { information, resource_version: lock.resource_version().unwrap_or_default() }
+        let cluster = lock.labels().get(names::CLUSTER_NAME_LABEL).cloned();
+        Self { cluster, information, resource_version: lock.resource_version().unwrap_or_default() }
     }
 }
 
 impl From<&ConfigMap> for LockRecord {
     fn from(lock: &ConfigMap) -> Self {
         let information = lock.data.as_ref().and_then(|data| data.get(LOCK_INFORMATION)).cloned().unwrap_or_default();
-        Self { information, resource_version: lock.resource_version().unwrap_or_default() }
+        let cluster = lock.labels().get(names::CLUSTER_NAME_LABEL).cloned();
+        Self { cluster, information, resource_version: lock.resource_version().unwrap_or_default() }
     }
 }

@@ -106,6 +106,8 @@ pub(crate) enum Lock {
         /// Version of the lock, so that only this state of it is taken over.
         resource_version: String,
     },
+    /// The lock of this other Cluster.
+    Foreign(String),
     /// A ConfigMap of that name that is not a lock.
     Unreadable,
 }

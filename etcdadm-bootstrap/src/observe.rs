@@ -112,6 +112,9 @@ fn lock(context: &Context, machine: &MachineView, cluster: &str, reads: &Reads) 
     let Some(lock) = reads.lock().cloned().or_else(|| watched().map(|lock| LockRecord::read(&lock))) else {
         return Lock::Free;
     };
+    if let Some(other) = lock.cluster.filter(|named| named != cluster) {
+        return Lock::Foreign(other);
+    }
     let Ok(holder) = serde_json::from_str::<LockInformation>(&lock.information) else {
         return Lock::Unreadable;
     };

@@ -27,7 +27,7 @@ fn main() -> ExitCode {
             scenarios::joins_what_is_there_now,
         ),
         Scenario::of_a_world("bootstrap_goes_on_where_it_was_killed", scenarios::goes_on),
-        Scenario::of_a_world("bootstrap_leaves_a_foreign_secret_alone", scenarios::leaves_foreign_alone),
+        Scenario::of_a_world("bootstrap_leaves_what_is_foreign_alone", scenarios::leaves_foreign_alone),
         Scenario::of_a_world("bootstrap_waits_for_secrets_of_files", scenarios::waits_for_files),
         Scenario::of_a_world("bootstrap_respects_a_pause", scenarios::respects_pause),
         Scenario::of_a_world("bootstrap_survives_an_outage_of_the_api_server", scenarios::survives_an_outage),

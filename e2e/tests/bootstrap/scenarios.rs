@@ -270,16 +270,33 @@ pub(crate) async fn goes_on(world: World) -> Result<()> {
     stage.stop().await
 }
 
+/// The names are taken by a Secret of a person, and by the lock with which Cluster `demo-etcd` initializes Kubernetes.
 pub(crate) async fn leaves_foreign_alone(world: World) -> Result<()> {
     let mut stage = Stage::new(&world).await?;
     stage.certificates().await?;
     stage.secret("demo-etcd-0", &json!({"mine": "yes"})).await?;
+    let labels = json!({"cluster.x-k8s.io/cluster-name": "demo-etcd"});
+    stage
+        .apply(&json!({
+            "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "demo-etcd-lock", "labels": labels},
+            "data": {"lock-information": json!({"machineName": "demo-etcd-4kxz7"}).to_string()}
+        }))
+        .await?;
     stage.run().await?;
     stage.machine("demo-etcd-0", &json!({})).await?;
     let message = stage.until_reason("demo-etcd-0", "NameTaken").await?;
     ensure!(message.contains("Secret demo-etcd-0"), "{message}");
     ensure!(stage.secrets().get("demo-etcd-0").await?.data.unwrap_or_default().contains_key("mine"));
     stage.secrets().delete("demo-etcd-0", &DeleteParams::default()).await?;
+    until("the message is about the lock", SOON, async || {
+        let message = stage.until_reason("demo-etcd-0", "NameTaken").await?;
+        ensure!(message.starts_with("ConfigMap demo-etcd-lock belongs to Cluster demo-etcd: "), "{message}");
+        Ok(Some(()))
+    })
+    .await?;
+    ensure!(lock(&stage).await?.contains("demo-etcd-4kxz7"), "the lock was taken over");
+    let locks: Api<ConfigMap> = Api::default_namespaced(stage.client.clone());
+    locks.delete("demo-etcd-lock", &DeleteParams::default()).await?;
     ensure!(stage.until_data("demo-etcd-0").await?.contains("etcdadm init "));
     stage.stop().await
 }

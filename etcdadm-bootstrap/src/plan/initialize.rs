@@ -28,6 +28,16 @@ pub(super) fn initialize(observation: &Observation, ready: &Ready<'_>) -> Result
             );
             Err(block_unwatched(observation, reasons::NAME_TAKEN, message))
         }
+        // Cluster API's kubeadm provider calls the lock of Cluster `X-etcd` what we call that of Cluster `X`.
+        Lock::Foreign(other) => {
+            let message = format!(
+                "ConfigMap {lock} belongs to Cluster {other}: one of its Machines initializes Kubernetes. Machine {} \
+                 initializes etcd when the ConfigMap is gone. Once Cluster {other} has a control plane, delete the \
+                 ConfigMap",
+                ready.machine.name
+            );
+            Err(block_unwatched(observation, reasons::NAME_TAKEN, message))
+        }
         Lock::Held { exists: None, .. } => Err(Plan::Do(Step::Read(Need::LockHolder))),
         Lock::Held { holder, exists: Some(true), created, .. } => {
             let created = created.map(|at| format!(", created at {at:.0},")).unwrap_or_default();

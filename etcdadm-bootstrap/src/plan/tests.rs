@@ -136,6 +136,10 @@ fn summary(plan: &Plan) -> String {
     "wait WaitingForInitialization: Machine demo-etcd-0 joins when Machine demo-etcd-7 has initialized etcd: it waits for Secret demo-etcd-init. If etcd runs there, create Secret demo-etcd-init with its client URLs (key clientUrls) and the cluster's ID (key clusterId). If it never does, look at that Machine's console, and delete it: this condition says then how to go on"
 )]
 #[case::holder_gone(|s: &mut O| { s.lock = held(Some(false)); s.guard = None }, "do take init lock demo-etcd-lock over from demo-etcd-7")]
+#[case::lock_of_another_cluster(
+    |s: &mut O| { s.lock = Lock::Foreign("demo-etcd".to_owned()); s.guard = None },
+    "block NameTaken: ConfigMap demo-etcd-lock belongs to Cluster demo-etcd: one of its Machines initializes Kubernetes. Machine demo-etcd-0 initializes etcd when the ConfigMap is gone. Once Cluster demo-etcd has a control plane, delete the ConfigMap"
+)]
 #[case::no_lock_at_all(
     |s: &mut O| { s.lock = Lock::Unreadable; s.guard = None },
     "block NameTaken: ConfigMap demo-etcd-lock is not an init lock: its key lock-information does not name a Machine. Delete it"
@@ -213,6 +217,8 @@ fn the_first_machine(#[case] change: fn(&mut O), #[case] expected: &str) {
     "do create bootstrap Secret demo-etcd-0 to join"
 )]
 #[case::no_url(|s: &mut O| s.init = Some(init("--evil")), BAD_URLS)]
+#[case::without_tls(|s: &mut O| s.init = Some(init("https://10.0.0.1:2379,http://10.0.0.2:2379")), BAD_URLS)]
+#[case::no_address(|s: &mut O| s.init = Some(init("https://10.0.0.256:2379")), BAD_URLS)]
 #[case::more_than_a_url(|s: &mut O| s.init = Some(init("https://a:1 $(id)")), BAD_URLS)]
 fn a_further_machine(#[case] change: fn(&mut O), #[case] expected: &str) {
     assert_eq!(summary(&plan(&changed(ready_to_join(), change))), expected);
