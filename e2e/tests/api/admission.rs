@@ -101,6 +101,10 @@ pub(crate) async fn real_endpoints_are_kept_against_the_placeholder(server: &Ser
             let now = control_plane.after(&[ONE], &endpoints(then)).await?;
             ensure!(now["external"]["endpoints"] == json!(then), "{now}");
         }
+        for without in [json!({"endpoints": null}), json!({"endpoints": null, "caFile": "/ca"})] {
+            let now = control_plane.after(&[ONE], &external(&without)).await?;
+            ensure!(now["external"]["endpoints"] == json!([ONE]), "a manifest without them takes them away: {now}");
+        }
         let mut scaled = endpoints(&[PLACEHOLDER]);
         scaled["spec"]["replicas"] = json!(5);
         let now = control_plane.after(&[ONE], &scaled).await?;

@@ -50,6 +50,7 @@ pub(crate) async fn restores(stage: &mut Stage) -> Result<()> {
     without_the_rule(stage).await?;
     while_the_hook_is_away(stage).await?;
     with_the_rule(stage).await?;
+    endpoints_are_left_out(stage).await?;
     pause_is_stripped(stage).await
 }
 
@@ -74,6 +75,28 @@ async fn with_the_rule(stage: &Stage) -> Result<()> {
     let removed = json!({"spec": {"kubeadmConfigSpec": {"clusterConfiguration": {"etcd": {"external": null}}}}});
     ensure!(stage.change(KCP, "kept-cp", removed).await.is_err(), "external etcd became local");
     Ok(())
+}
+
+/// With the rule, the manifest is applied again with the placeholder, by force: whoever applies it manages the field now,
+/// and not the hook. Then the manifest leaves the endpoints out, as the documentation recommends.
+async fn endpoints_are_left_out(stage: &Stage) -> Result<()> {
+    stage.apply_cluster("left-out", |_| ()).await?;
+    stage.provide_etcd("left-out", ONE).await?;
+    stage.until_says("left-out", "True Ready").await?;
+    stage.apply_cluster("left-out", |_| ()).await?;
+    let leaves_out = |document: &mut Value| {
+        if document["kind"] == KCP {
+            let external = &mut document["spec"]["kubeadmConfigSpec"]["clusterConfiguration"]["etcd"]["external"];
+            external.as_object_mut().and_then(|external| external.remove("endpoints"));
+        }
+    };
+    let before = generation(stage, "left-out").await?;
+    stage.apply_cluster("left-out", leaves_out).await?;
+    let control_plane = stage.control_plane("left-out").await?;
+    ensure!(control_plane.endpoints == [ONE] && !control_plane.paused, "it is {control_plane:?}");
+    let after = generation(stage, "left-out").await?;
+    ensure!(after == before, "the generation went from {before} to {after}");
+    stage.until_says("left-out", "True Ready").await
 }
 
 async fn without_the_rule(stage: &Stage) -> Result<()> {
