@@ -117,6 +117,14 @@ impl Scene {
         member["message"] = json!(format!("{}: no answer within 5 s", names::client_url(&address(index))));
     }
 
+    /// An alarm of etcd, by the reason of condition NoAlarms.
+    pub(crate) fn alarm(&mut self, reason: &str) {
+        let since = "2026-11-23T07:30:00Z";
+        self.etcd["status"]["conditions"] = json!([{
+            "type": "NoAlarms", "status": "False", "reason": reason, "message": "", "lastTransitionTime": since
+        }]);
+    }
+
     /// Marks the Machine as deleted, by a person or a controller.
     pub(crate) fn delete(&mut self, index: usize) {
         self.machines[index]["metadata"]["deletionTimestamp"] = json!("2026-11-23T07:58:00Z");

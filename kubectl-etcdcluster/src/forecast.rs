@@ -7,15 +7,16 @@
 mod others;
 mod world;
 
-use crate::observation::observation;
+use crate::observation::{for_comparing, observation};
 use crate::snapshot::Snapshot;
-use api::conditions::MACHINES_UP_TO_DATE;
 use api::conditions::reasons::{ROLLING_OUT, UNSUPPORTED_VERSION_CHANGE};
+use api::conditions::{MACHINES_UP_TO_DATE, SCALING_DOWN, SCALING_UP};
 use api::{EtcdCluster, names};
 use etcd_cluster_controller::build::is_up_to_date;
-use etcd_cluster_controller::observation::{ClusterLink, Template};
+use etcd_cluster_controller::observation::{ClusterLink, Observation, Template};
 use etcd_cluster_controller::plan::WhyDeleted;
 use etcd_cluster_controller::status::status;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::api::DynamicObject;
 use kube::core::GroupVersionKind;
 use kube::discovery::ApiResource;
@@ -40,6 +41,12 @@ pub struct Forecast {
     pub control_plane_rollouts: usize,
     /// Existing Machines that stay, although they do not match the spec in the end.
     pub outdated: Vec<String>,
+    /// Existing Machines, with those on their way out, that do not match the spec before the edit.
+    pub differ_before: Vec<String>,
+    /// The same after the edit.
+    pub differ_after: Vec<String>,
+    /// The number of Machines in the end.
+    pub machines_then: usize,
     /// Why the provider refuses the etcd version of the spec.
     pub refused: Option<String>,
     /// What holds up the EtcdCluster in the end: reason and message. `None`: all is done.
@@ -55,15 +62,21 @@ pub fn forecast(snapshot: &Snapshot, mut etcd: EtcdCluster, template: Template) 
     if let ClusterLink::One(cluster) = &mut start.cluster {
         cluster.paused_by = None;
     }
+    let (differ_before, differ_after) = (differ(&for_comparing(snapshot)), differ(&start));
     let mut world = World::new(start);
     let decision = world.run();
     let observation = &world.observation;
     let status = status(observation, &decision, None);
     let rollout = status.conditions.iter().find(|condition| condition.type_ == MACHINES_UP_TO_DATE);
     let because = |reason: &str| rollout.filter(|rollout| rollout.status == "False" && rollout.reason == reason);
-    // The decision does not mention a rollout that does not begin, if nothing else is left to do.
+    // The decision does not mention a rollout or another size that does not begin, if nothing else is left to do.
+    let scaling = || {
+        let scales = |condition: &&Condition| [SCALING_UP, SCALING_DOWN].contains(&condition.type_.as_str());
+        status.conditions.iter().filter(scales).find(|condition| condition.status == "True")
+    };
     let held_up = decision.next.hold().map(|hold| (hold.reason.to_owned(), hold.message.clone()));
-    let held_up = held_up.or_else(|| because(ROLLING_OUT).map(|held| (held.reason.clone(), held.message.clone())));
+    let begins_not = || because(ROLLING_OUT).or_else(scaling);
+    let held_up = held_up.or_else(|| begins_not().map(|held| (held.reason.clone(), held.message.clone())));
     let stays = observation.live_machines().filter(|machine| existing.contains(&machine.name.as_str()));
     let outdated = stays.filter(|machine| !is_up_to_date(observation, machine));
     Forecast {
@@ -71,8 +84,17 @@ pub fn forecast(snapshot: &Snapshot, mut etcd: EtcdCluster, template: Template) 
         refused: because(UNSUPPORTED_VERSION_CHANGE).map(|refused| refused.message.clone()),
         held_up,
         machines_now: existing.len(),
+        machines_then: observation.machines.len(),
+        differ_before,
+        differ_after,
         ..world.forecast
     }
+}
+
+/// Machines that do not match the spec, with those on their way out.
+fn differ(observation: &Observation) -> Vec<String> {
+    let differ = observation.machines.values().filter(|machine| !is_up_to_date(observation, machine));
+    differ.map(|machine| machine.name.clone()).collect()
 }
 
 /// A template that is assumed to exist. Nothing else is known about it.
@@ -114,7 +136,8 @@ mod tests {
     #[test]
     fn without_a_change_nothing_happens() {
         let nothing = with(&fixture::healthy(), |_| {});
-        assert_eq!(nothing, Forecast { machines_now: 3, peak: 3, peak_with_leaving: 3, ..Forecast::default() });
+        let same = Forecast { machines_now: 3, machines_then: 3, peak: 3, peak_with_leaving: 3, ..Forecast::default() };
+        assert_eq!(nothing, same);
     }
 
     #[test]
@@ -167,6 +190,26 @@ mod tests {
         let why = end.refused.unwrap();
         assert!(why.contains("go to 3.7 first"), "{why}");
         assert!(end.deleted.is_empty() && end.made.is_empty());
+    }
+
+    #[test]
+    fn what_holds_everything_because_of_an_alarm_is_told() {
+        let mut scene = Scene::new(3);
+        scene.alarm("DataCorrupt");
+        let corrupt = scene.read();
+        let to_one: fn(&mut EtcdCluster) = |etcd| etcd.spec.replicas = 1;
+        for edit in [upgrade, to_one] {
+            let end = with(&corrupt, edit);
+            assert!(end.deleted.is_empty() && end.made.is_empty() && end.held_up.is_some(), "{end:?}");
+        }
+    }
+
+    #[test]
+    fn machines_that_show_only_other_addresses_join_too() {
+        let mut scene = Scene::new(3);
+        scene.etcd["spec"]["addressTypes"] = json!(["Hostname", "InternalIP"]);
+        let end = with(&scene.read(), upgrade);
+        assert_eq!((end.deleted.len(), end.made.len(), &end.held_up), (3, 3, &None), "{end:?}");
     }
 
     #[test]

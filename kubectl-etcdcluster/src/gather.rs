@@ -170,7 +170,10 @@ impl Gatherer {
     pub async fn log(&self, pod: &Pod, lines: i64, previous: bool) -> Read<String> {
         let (namespace, name) = (pod.namespace().unwrap_or_default(), pod.name_any());
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), &namespace);
-        let parameters = LogParams { previous, tail_lines: Some(lines), ..LogParams::default() };
+        // A sidecar may have been injected. The API server then wants to know which container is meant.
+        let containers = pod.spec.iter().flat_map(|spec| &spec.containers);
+        let container = containers.map(|container| &container.name).find(|name| *name == "manager").cloned();
+        let parameters = LogParams { container, previous, tail_lines: Some(lines), ..LogParams::default() };
         let read = pods.logs(&name, &parameters).await;
         read.map_err(|error| format!("the log of Pod {namespace}/{name}: {}", why(error)))
     }

@@ -3,13 +3,15 @@
 //! The controller asks the members themselves. This program assumes that they would answer what the status says.
 
 use crate::snapshot::Snapshot;
+use api::conditions::{NO_ALARMS, reasons};
 use api::etcd_cluster::{Health, MemberRole, MemberStatus};
 use api::{EtcdCluster, names};
 use controller_support::external::ClusterView;
-use etcd_cluster_controller::observation::probe::{MemberFault, OurFault, Run};
+use etcd_cluster_controller::observation::probe::{Alarm, MemberFault, OurFault, Run};
 use etcd_cluster_controller::observation::{
     Certificates, ClusterLink, Member, Membership, Observation, Outcome, Probe, Report, Template,
 };
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 use std::collections::{BTreeMap, BTreeSet};
@@ -49,6 +51,14 @@ pub fn observation(snapshot: &Snapshot, etcd: EtcdCluster, template: Template) -
     for (id, member) in members.iter().filter(|(_, member)| !member.machine.is_empty()) {
         let outcome = outcome(*id, member, leader, cluster_id.unwrap_or_default());
         observation.probes.insert(member.machine.clone(), probe(snapshot.now, *id, member, outcome));
+    }
+    // Every member reports an alarm, whichever member it is about.
+    if let Some(kind) = alarm(&status.conditions) {
+        for probe in observation.probes.values_mut() {
+            if let Outcome::Answered(report) = &mut probe.outcome {
+                report.alarms = vec![Alarm { member_id: 0, kind: kind.to_owned() }];
+            }
+        }
     }
     let is_stranger = |member: &MemberStatus| !observation.machines.contains_key(&member.machine);
     let strangers = members.iter().filter(|(_, member)| is_stranger(member) && member.unhealthy_since.is_some());
@@ -92,6 +102,16 @@ fn unread_cluster(snapshot: &Snapshot) -> Option<ClusterView> {
         control_plane: None,
         etcd: None,
     })
+}
+
+/// etcd's name of the alarm that the status tells of.
+fn alarm(found: &[Condition]) -> Option<&'static str> {
+    let alarms = found.iter().find(|condition| condition.type_ == NO_ALARMS && condition.status == "False")?;
+    match alarms.reason.as_str() {
+        reasons::DATA_CORRUPT => Some("CORRUPT"),
+        reasons::NO_SPACE => Some("NOSPACE"),
+        _ => None,
+    }
 }
 
 fn id(member: &MemberStatus) -> Option<u64> {

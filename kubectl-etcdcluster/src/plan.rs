@@ -2,15 +2,19 @@
 
 use crate::edit::Change;
 use crate::forecast::Forecast;
-use crate::report::{Phase, Report};
+use crate::report::{Report, Trouble};
 use crate::snapshot::Snapshot;
 use crate::text::{columns, count};
 use api::EtcdCluster;
+use api::conditions::{MACHINES_UP_TO_DATE, reasons};
 use api::etcd_cluster::RolloutType;
 use api::names::PAUSED_ANNOTATION;
 use etcd_cluster_controller::build::replaces_from;
 use etcd_cluster_controller::plan::WhyDeleted;
 use kube::ResourceExt;
+
+/// What is said of an edit that a rollout takes up.
+const ON: &str = "A rollout is under way, and it goes on with this.";
 
 /// An edit of an EtcdCluster, and its effect.
 pub struct Edit<'a> {
@@ -41,9 +45,14 @@ impl Edit<'_> {
                     .to_owned(),
             ),
             Some(why) => {
-                lines.push("The API server accepts it, and the provider refuses the etcd version:".to_owned());
+                lines.push("The API server accepts it, and the provider refuses it:".to_owned());
                 lines.push(format!("  {why}."));
-                lines.push("No Machine is replaced.".to_owned());
+                lines.push("No Machine is replaced for it.".to_owned());
+                // Members may come and go all the same: what is refused are their settings.
+                if !self.forecast.deleted.is_empty() || !self.forecast.made.is_empty() {
+                    lines.extend(self.figures());
+                    lines.extend(self.notes());
+                }
             }
             None => {
                 lines.push(self.verdict());
@@ -75,16 +84,18 @@ impl Edit<'_> {
     }
 
     fn verdict(&self) -> String {
-        let was_rolling = Report::new(self.live).phase == Phase::RollingOut;
-        let rolls = !self.deleted(WhyDeleted::Outdated).is_empty();
+        let outdated = self.deleted(WhyDeleted::Outdated);
+        let rolls = !outdated.is_empty();
+        // Those that go are the ones that the rollout has made.
+        let goes_back = !outdated.iter().any(|name| self.forecast.differ_before.iter().any(|before| before == name));
         let outdated = self.forecast.outdated.len();
         let stays = self.edited.spec.rollout_strategy.type_ == RolloutType::OnDelete;
-        match (rolls, was_rolling) {
+        match (rolls, self.is_rolling()) {
             (true, false) => "It starts a rollout.".to_owned(),
-            (true, true) if self.forecast.made.is_empty() => {
+            (true, true) if goes_back && self.forecast.made.is_empty() => {
                 "It takes the rollout that is under way back: the new Machines go.".to_owned()
             }
-            (true, true) => "A rollout is under way, and it goes on with this.".to_owned(),
+            (true, true) => ON.to_owned(),
             (false, _) if outdated > 0 && stays => format!(
                 "It starts no rollout: {} would no longer match the spec, and stay until you delete them (spec.rolloutStrategy.type is OnDelete).",
                 count(outdated, "Machine")
@@ -93,11 +104,21 @@ impl Edit<'_> {
                 "It asks for a rollout, which cannot begin now: {} would no longer match the spec.",
                 count(outdated, "Machine")
             ),
+            // The last old Machines are on their way out.
+            (false, true) if !self.forecast.differ_after.is_empty() => ON.to_owned(),
             (false, true) => "It ends the rollout that is under way.".to_owned(),
             (false, false) => {
                 "It starts no rollout: no Machine would be replaced for not matching the spec.".to_owned()
             }
         }
+    }
+
+    /// Whether a rollout is under way before the edit, also one that a pause holds up.
+    fn is_rolling(&self) -> bool {
+        let is_it = |trouble: &Trouble| trouble.type_ == MACHINES_UP_TO_DATE && trouble.status == "False";
+        let others = [reasons::MADE_FROM_AN_EARLIER_SPEC, reasons::UNSUPPORTED_VERSION_CHANGE];
+        let troubles = Report::new(self.live).conditions;
+        troubles.iter().any(|trouble| is_it(trouble) && !others.contains(&trouble.reason.as_str()))
     }
 
     fn figures(&self) -> Vec<String> {
@@ -121,7 +142,13 @@ impl Edit<'_> {
             row("made", forecast.made.join(", "));
         }
         if forecast.deleted.is_empty() && forecast.made.is_empty() {
-            row("Machines", format!("{}, as now", forecast.machines_now));
+            row(
+                "Machines",
+                match forecast.machines_then {
+                    then if then == forecast.machines_now => format!("{then}, as now"),
+                    then => format!("{then} in the end (now {})", forecast.machines_now),
+                },
+            );
         } else {
             row("Machines at the peak", self.peak());
         }
@@ -143,6 +170,9 @@ impl Edit<'_> {
 
     fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
+        if self.live.etcd.metadata.deletion_timestamp.is_some() {
+            notes.push("It is being deleted: nothing of this happens.".to_owned());
+        }
         let cluster = self.live.cluster.as_ref().filter(|cluster| cluster.is_paused());
         if self.edited.annotations().contains_key(PAUSED_ANNOTATION) {
             notes.push("It is paused: nothing of this happens before the pause is lifted.".to_owned());
@@ -208,6 +238,10 @@ mod tests {
             .unwrap()
             .remove(api::names::ENDPOINTS_IN_USE_ANNOTATION);
         let unknown = unknown.read();
+        let mut rolling_and_paused = fixture::rolling();
+        rolling_and_paused.etcd.annotations_mut().insert(PAUSED_ANNOTATION.to_owned(), String::new());
+        let mut going = fixture::healthy();
+        going.etcd.metadata.deletion_timestamp = Some(serde_json::from_value(json!("2026-11-23T08:00:00Z")).unwrap());
         let all = [
             ("nothing", told(&three, |_| {})),
             ("an upgrade", told(&three, |etcd| version(etcd, "3.6.17"))),
@@ -220,6 +254,13 @@ mod tests {
                 }),
             ),
             ("a version that is refused", told(&three, |etcd| version(etcd, "3.8.0"))),
+            (
+                "a version that is refused, and one member",
+                told(&three, |etcd| {
+                    version(etcd, "3.8.0");
+                    etcd.spec.replicas = 1;
+                }),
+            ),
             ("five members", told(&three, |etcd| etcd.spec.replicas = 5)),
             ("one member", told(&three, |etcd| etcd.spec.replicas = 1)),
             (
@@ -250,6 +291,10 @@ mod tests {
                     etcd.spec.etcdadm_config_spec.pre_etcdadm_commands = Vec::new();
                 }),
             ),
+            ("nothing in a rollout", told(&fixture::rolling(), |_| {})),
+            ("nothing while the last old ones leave", told(&fixture::leaving(), |_| {})),
+            ("nothing in a rollout that is paused", told(&rolling_and_paused, |_| {})),
+            ("an upgrade of one that is being deleted", told(&going, |etcd| version(etcd, "3.6.17"))),
             ("an upgrade while it is not known what API servers use", told(&unknown, |etcd| version(etcd, "3.6.17"))),
             ("before etcd has come up", told(&starting, |etcd| version(etcd, "3.6.17"))),
         ];

@@ -113,19 +113,32 @@ fn looks_random(word: &str) -> bool {
 fn value(name: &str, found: &mut Value) {
     match found {
         Value::Array(items) => items.iter_mut().for_each(|item| value(name, item)),
-        Value::Object(fields) if is_secret(name) => fields
-            .iter_mut()
-            .filter(|(field, _)| !REFERENCES.contains(&field.as_str()))
-            .for_each(|(_, field)| value(name, field)),
+        Value::Object(fields) if is_secret(name) => {
+            for (field, found) in fields {
+                match found {
+                    // A reference may be a value in another form.
+                    Value::String(found) if REFERENCES.contains(&field.as_str()) => *found = text(found),
+                    Value::Number(_) | Value::Bool(_) if REFERENCES.contains(&field.as_str()) => {}
+                    found => value(name, found),
+                }
+            }
+        }
         Value::Object(fields) => {
             named_value(fields);
             fields.iter_mut().for_each(|(field, found)| value(field, found));
         }
         Value::String(text) if is_secret(name) => *found = left_out(text.len()),
-        Value::String(found) => *found = text(found),
+        Value::String(found) => *found = document(found).unwrap_or_else(|| text(found)),
         Value::Number(number) if is_secret(name) => *found = left_out(number.to_string().len()),
         Value::Number(_) | Value::Bool(_) | Value::Null => {}
     }
+}
+
+/// A text that is an object or a list in JSON, such as a manifest in an annotation, redacted by its fields.
+fn document(found: &str) -> Option<String> {
+    let mut document = serde_json::from_str::<Value>(found).ok().filter(|it| it.is_object() || it.is_array())?;
+    value("", &mut document);
+    Some(document.to_string())
 }
 
 /// `{name: DB_PASSWORD, value: …}`, as environment variables and HTTP headers are written.
@@ -202,6 +215,22 @@ mod tests {
             "preEtcdadmCommands: [modprobe tls]",
         ] {
             assert_eq!(text(line), line);
+        }
+    }
+
+    #[test]
+    fn manifests_in_annotations_and_keys_in_references_go_too() {
+        let manifest = json!({"spec": {"files": [{"path": "/a", "content": "login hunter2-not"}]}}).to_string();
+        let pem = "-----BEGIN PRIVATE KEY-----\nhunter2-not\n-----END PRIVATE KEY-----";
+        let mut found = json!({
+            "metadata": {"name": "a", "annotations": {"kapp.k14s.io/original": manifest}},
+            "spec": {"variables": [{"name": "registryToken", "value": {"key": pem, "name": "creds"}}]}
+        });
+        object(&mut found);
+        let shown = found.to_string();
+        assert!(!shown.contains("hunter2-not"), "{shown}");
+        for stays in [r#"\"path\":\"/a\""#, r#""name":"creds""#] {
+            assert!(shown.contains(stays), "{shown}");
         }
     }
 

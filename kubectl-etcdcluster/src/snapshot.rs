@@ -81,6 +81,9 @@ impl Objects {
         // `x-9` before `x-10`.
         machines.sort_by_key(|machine| (number(&machine.view.name).unwrap_or(u64::MAX), machine.view.name.clone()));
         let clusters = self.clusters.iter().filter(|cluster| cluster.namespace() == namespace).map(ClusterView::read);
+        let mut naming: Vec<ClusterView> = clusters.filter(|cluster| cluster.names_etcd_cluster(&name)).collect();
+        // If several name it, the one in its label keeps it.
+        naming.sort_by_key(|cluster| etcd.labels().get(names::CLUSTER_NAME_LABEL) != Some(&cluster.name));
         let configs = self.configs.iter().filter(is_its).filter_map(|config| {
             let is_it = |machine: &&Machine| {
                 machine.view.bootstrap_config.as_ref().is_some_and(|used| used.name == config.name_any())
@@ -92,7 +95,7 @@ impl Objects {
         let limit = |config: &DynamicObject| config.annotations().get(names::MAX_LEARNERS_ANNOTATION).cloned();
         Snapshot {
             now,
-            cluster: clusters.into_iter().find(|cluster| cluster.names_etcd_cluster(&name)),
+            cluster: naming.into_iter().next(),
             configs: configs.iter().filter_map(|(name, config)| Some((name.clone(), spec(config)?))).collect(),
             learner_limits: configs.iter().filter_map(|(name, config)| Some((name.clone(), limit(config)?))).collect(),
             machines,

@@ -68,11 +68,7 @@ pub async fn run(arguments: Arguments, options: &Options) -> Result<ExitCode> {
     if arguments.dry_run {
         return dry_run(&source, &target, progress).await;
     }
-    ensure!(
-        progress != Progress::Nothing,
-        "clusterctl would move no Cluster of namespace {}: none is there, or each has an owner that stays",
-        source.namespace
-    );
+    ensure!(progress != Progress::Nothing, "{}", nothing(&source));
     let mut turn = Turn::take(&source).await?;
     let done = tokio::select! {
         done = act(&source, &target, (&arguments, options)) => done,
@@ -95,10 +91,7 @@ async fn act(source: &Place, target: &Place, how: (&Arguments, &Options)) -> Res
         return give_up(source, target, progress).await;
     }
     match progress {
-        Progress::Nothing => bail!(
-            "clusterctl would move no Cluster of namespace {}: none is there, or each has an owner that stays",
-            source.namespace
-        ),
+        Progress::Nothing => bail!("{}", nothing(source)),
         Progress::Unclear => bail!("{UNCLEAR}"),
         Progress::GivingUp => bail!("{GIVING_UP}"),
         Progress::NotBegun => make(source, target, how).await?,
@@ -128,10 +121,18 @@ async fn progress_of(source: &Place, target: &Place) -> Result<Progress> {
     Ok(progress(&source.side().await?, &target.side().await?))
 }
 
+/// Why there is nothing to move.
+fn nothing(source: &Place) -> String {
+    format!(
+        "clusterctl would move no Cluster of namespace {}: none is there, or each has an owner that stays",
+        source.namespace
+    )
+}
+
 /// Prints whether a move is possible.
 async fn dry_run(source: &Place, target: &Place, progress: Progress) -> Result<ExitCode> {
     let found = match progress {
-        Progress::Nothing => vec!["there is no Cluster in the namespace".to_owned()],
+        Progress::Nothing => vec![nothing(source)],
         Progress::Unclear => vec![UNCLEAR.to_owned()],
         Progress::GivingUp => vec![GIVING_UP.to_owned()],
         Progress::NotBegun => obstacles(source, target).await?,

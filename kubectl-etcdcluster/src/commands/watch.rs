@@ -19,6 +19,7 @@ use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::hash::Hash;
+use std::io::{self, ErrorKind};
 use std::process::ExitCode;
 use std::time::Duration;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
@@ -55,8 +56,12 @@ pub async fn run(arguments: Arguments, options: &Options) -> Result<ExitCode> {
         shown = show(&mut watched, &mut screen, arguments.name.is_some()) => shown,
         _ = tokio::signal::ctrl_c() => Ok(()),
     };
-    screen.leave()?;
-    shown?;
+    let left = screen.leave();
+    match shown.and_then(|()| Ok(left?)) {
+        // Nobody reads any further.
+        Err(error) if error.downcast_ref().is_some_and(|error: &io::Error| error.kind() == ErrorKind::BrokenPipe) => {}
+        other => other?,
+    }
     Ok(ExitCode::SUCCESS)
 }
 

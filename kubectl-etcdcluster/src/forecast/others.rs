@@ -7,7 +7,7 @@ use api::endpoints::{EndpointLists, parse_list};
 use api::names;
 use controller_support::external::MachineView;
 use etcd_cluster_controller::observation::probe::{Run, RunKind};
-use etcd_cluster_controller::observation::{Member, Membership, Outcome, Probe};
+use etcd_cluster_controller::observation::{Member, Membership, Outcome, Probe, Report};
 use etcd_cluster_controller::plan::{Decision, due};
 use k8s_openapi::jiff::SignedDuration;
 use kube::ResourceExt;
@@ -42,10 +42,13 @@ impl World {
     /// Makes an admitted machine a learner.
     fn join(&mut self, name: &str) -> bool {
         let now = self.observation.now;
-        let host = format!("{name}.new");
+        // A machine shows an address of the first kind that is wanted.
+        let wanted = self.observation.etcd.spec.address_types.first();
+        let kind = wanted.map_or("InternalIP", |kind| kind.as_str()).to_owned();
+        let has_one = self.observation.address(&self.observation.machines[name]).is_some();
         self.with_machine(name, |machine| {
-            if machine.addresses.is_empty() {
-                machine.addresses = vec![("InternalIP".to_owned(), host)];
+            if !has_one {
+                machine.addresses.push((kind, format!("{name}.new")));
             }
             // By now, the machine has its bootstrap data.
             machine.data_secret = Some(name.to_owned());
@@ -64,7 +67,14 @@ impl World {
                 learner: true,
             },
         );
-        let report = report(id, *cluster_id, 0, true, version.trim_start_matches('v'));
+        let alarms = self.observation.probes.values().find_map(|probe| match &probe.outcome {
+            Outcome::Answered(report) => Some(report.alarms.clone()),
+            _ => None,
+        });
+        let report = Report {
+            alarms: alarms.unwrap_or_default(),
+            ..report(id, *cluster_id, 0, true, version.trim_start_matches('v'))
+        };
         let probe = Probe {
             url: names::client_url(&address),
             at: now,

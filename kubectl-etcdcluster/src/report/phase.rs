@@ -56,7 +56,8 @@ pub(super) fn phase(snapshot: &Snapshot, troubles: &[Trouble]) -> Phase {
     let for_reason = |type_: &str, reason: &str| of(type_).is_some_and(|trouble| trouble.reason == reason);
     match () {
         () if status.conditions.is_empty() => Phase::Unknown,
-        () if of(c::DELETING).is_some() => Phase::Deleting,
+        // No controller may run that would report it.
+        () if of(c::DELETING).is_some() || snapshot.etcd.metadata.deletion_timestamp.is_some() => Phase::Deleting,
         () if is_paused || of(c::PAUSED).is_some() => Phase::Paused,
         () if !status.initialized => Phase::Starting,
         () if is(c::AVAILABLE, "False") => Phase::Unavailable,
@@ -119,6 +120,15 @@ mod tests {
         let ready = conditions.iter_mut().find(|condition| condition.type_ == c::READY).unwrap();
         ready.status = "True".to_owned();
         assert_eq!(of(&conditions), Phase::Ready, "what is refused keeps nobody from being well");
+    }
+
+    #[test]
+    fn a_deletion_counts_where_no_controller_runs() {
+        let mut snapshot = fixture::healthy();
+        snapshot.etcd.metadata.deletion_timestamp =
+            Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(snapshot.now));
+        let conditions = snapshot.etcd.status.clone().unwrap().conditions;
+        assert_eq!(phase(&snapshot, &super::super::conditions::troubles(&conditions)), Phase::Deleting);
     }
 
     #[test]

@@ -70,8 +70,12 @@ impl Sought {
         if let Some(found) = self.file.iter().find(is_cluster) {
             return Ok(Some(found.clone()));
         }
-        let all = gatherer.objects(names::CLUSTER_GROUP, "Cluster", "").await?;
-        Ok(all.into_iter().find(names_it))
+        let mut naming = gatherer.objects(names::CLUSTER_GROUP, "Cluster", "").await?;
+        naming.retain(names_it);
+        // If several name it, the one in its label keeps it.
+        let keeps = &self.etcd["metadata"]["labels"][names::CLUSTER_NAME_LABEL];
+        naming.sort_by_key(|cluster| cluster["metadata"]["name"] != *keeps);
+        Ok(naming.into_iter().next())
     }
 
     /// The object that a reference names: from the file if it is there, else the existing one.
