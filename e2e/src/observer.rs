@@ -7,6 +7,7 @@
 //!
 //! The observer has its own thread, so that no scenario holds it up, and reports what it has cost.
 
+mod bugs;
 mod disk;
 mod fields;
 mod fleet;
@@ -33,6 +34,7 @@ use crate::plane::users;
 use anyhow::{Context, Result, anyhow};
 use disk::Disks;
 use fleet::Fleet;
+use futures::future::join;
 use record::{Event, Fault, Line};
 use recorder::Recorder;
 use secrets::Secrets;
@@ -112,20 +114,32 @@ impl Observer {
     }
 
     /// Records that a scenario makes a fault: from now on the members on these machines, `<namespace>/<name>`, may be
-    /// silent, or leave etcd without our doing. Call it before the fault is made.
+    /// silent. Whatever we do about it has to keep to the rules. Call it before the fault is made.
     pub fn fault(&self, what: impl Into<String>, machines: &[String], silence: Silence) {
         let until = match silence {
             Silence::Lasting => None,
             Silence::AtMost(time) => Some(now() + time),
         };
         let machines = machines.to_vec();
-        self.recorder.note(Event::Fault(Fault { what: what.into(), machines, until, over: false }));
+        self.recorder.note(Event::Fault(Fault { what: what.into(), machines, until, ..Fault::default() }));
+    }
+
+    /// Records that a scenario removes the member on this machine from etcd itself, as a person with etcdctl does: it
+    /// leaves without our doing, and is silent from then on. Call it before the member is removed.
+    pub fn removal_by_hand(&self, what: impl Into<String>, machine: String) {
+        let machines = vec![machine];
+        self.recorder.note(Event::Fault(Fault {
+            what: what.into(),
+            machines,
+            removed_by_hand: true,
+            ..Fault::default()
+        }));
     }
 
     /// Records that a scenario has ended its faults of these machines: their members have to answer again in this time.
     pub fn over(&self, what: impl Into<String>, machines: &[String], recovery: Duration) {
         let (machines, until) = (machines.to_vec(), Some(now() + recovery));
-        self.recorder.note(Event::Fault(Fault { what: what.into(), machines, until, over: true }));
+        self.recorder.note(Event::Fault(Fault { what: what.into(), machines, until, over: true, ..Fault::default() }));
     }
 
     /// For scenarios and parts of the test bed that note what they do to our processes.
@@ -203,13 +217,11 @@ async fn observe(recorder: Recorder, kubeconfig: &Path, insight: Insight, news: 
     let fleet = Fleet { secrets: secrets.clone(), disks: Disks::new(insight.data), recorder: recorder.clone() };
     let servers = servers::follow(news, recorder.clone());
     let _cost = Cost(recorder.clone());
-    futures::join!(
-        fleet.run(),
-        secrets.follow(client.clone()),
-        objects::follow(client, recorder.clone(), insight.keep_logs),
-        servers
-    );
-    Ok(())
+    let others = join(secrets.follow(client.clone()), objects::follow(client, recorder.clone(), insight.keep_logs));
+    tokio::select! {
+        asked = fleet.run() => asked,
+        _ = join(others, servers) => Ok(()),
+    }
 }
 
 /// The beginning of the note that says what the observer has cost.

@@ -42,6 +42,14 @@ impl Bed {
         Ok(())
     }
 
+    /// Keeps the logs of a machine that a scenario removes past its Machine.
+    ///
+    /// # Errors
+    /// When they cannot be kept.
+    pub fn keep_logs(&self, machine: &Machine) -> Result<()> {
+        link_logs(machine, &self.removed_machines()?.join(name(machine).replace('/', ".")))
+    }
+
     /// Where the logs of machines are that were removed in this scenario, or are about to be.
     pub(super) fn removed_machines(&self) -> Result<PathBuf> {
         self.world().state("removed-machines")
@@ -74,11 +82,20 @@ impl Bed {
         self.observed.as_ref().map(|observed| observed.observer().notes()).unwrap_or_default()
     }
 
-    /// Records that the scenario makes a fault on these machines: from now on their members may be silent, or leave
-    /// etcd without our doing. Call it before the fault is made. Without an observation, nothing happens.
+    /// Records that the scenario makes a fault on these machines: from now on their members may be silent. Call it
+    /// before the fault is made. Without an observation, nothing happens.
     pub fn fault(&self, what: &str, machines: &[&Machine], silence: Silence) {
         if let Some(observed) = &self.observed {
             observed.observer().fault(what, &names(machines), silence);
+        }
+    }
+
+    /// Records that the scenario removes this machine's member from etcd itself. Call it before the member is removed.
+    /// Without an observation, nothing happens.
+    pub fn removal_by_hand(&self, machine: &Machine) {
+        if let Some(observed) = &self.observed {
+            let what = format!("{} is removed by hand", machine.spec().name);
+            observed.observer().removal_by_hand(what, name(machine));
         }
     }
 

@@ -73,8 +73,8 @@ impl DockerBed {
         }
     }
 
-    /// Records a fault of these containers: from now on their members may be silent, or leave etcd without our doing.
-    /// Call it before the fault is made, if the fault is not made by a method of this bed.
+    /// Records a fault of these containers: from now on their members may be silent. Call it before the fault is made,
+    /// if the fault is not made by a method of this bed.
     pub fn fault(&self, what: &str, containers: &[&str]) {
         if let Some(observed) = &self.observed {
             let machines = observed.machines(containers);

@@ -19,7 +19,7 @@ use crate::packet_filter::FilterRule;
 use crate::simulated;
 use crate::world::{ADDRESS, PREFIX_LENGTH};
 use anyhow::{Context, Result};
-use http::{Request, Response, StatusCode};
+use http::{HeaderMap, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Empty};
 use hyper::body::{Bytes, Incoming};
 use kube::ResourceExt;
@@ -190,12 +190,17 @@ async fn handle(
     let by_grpc = parts.headers.get(http::header::CONTENT_TYPE).is_some_and(|kind| kind == GRPC);
     let send = async {
         let (parts, body) = server.send(Request::from_parts(parts, body)).await?.into_parts();
+        let mut failure = grpc_failure(&parts.headers);
         let body = match by_manager && call.is_write() {
             // The member has answered only when the whole body is there.
-            true => body.collect().await?.map_err(|never| match never {}).boxed_unsync(),
+            true => {
+                let body = body.collect().await?;
+                failure = failure.or_else(|| grpc_failure(body.trailers()?));
+                body.map_err(|never| match never {}).boxed_unsync()
+            }
             false => body.boxed_unsync(),
         };
-        Ok((parts.status.as_u16(), Ok(Response::from_parts(parts, body))))
+        Ok((failure.unwrap_or(parts.status.as_u16()), Ok(Response::from_parts(parts, body))))
     };
     match gate {
         Some(gate) => gate.pass(life, &call, send, |code| instead(code, by_grpc)).await?,
@@ -205,6 +210,13 @@ async fn handle(
 
 /// The content type of gRPC.
 const GRPC: &str = "application/grpc";
+/// The header or trailer with gRPC's own code. The HTTP status of a call that failed is 200.
+const GRPC_STATUS: &str = "grpc-status";
+
+/// The code of a call by gRPC that failed.
+fn grpc_failure(headers: &HeaderMap) -> Option<u16> {
+    headers.get(GRPC_STATUS)?.to_str().ok()?.parse().ok().filter(|code| *code != 0)
+}
 
 /// An answer in a member's place: with a gRPC code by gRPC, with an HTTP status from the gateway.
 fn instead(code: u16, by_grpc: bool) -> Result<Response<Body>> {
@@ -212,7 +224,7 @@ fn instead(code: u16, by_grpc: bool) -> Result<Response<Body>> {
     let answer = match by_grpc {
         true => Response::builder()
             .header(http::header::CONTENT_TYPE, GRPC)
-            .header("grpc-status", code)
+            .header(GRPC_STATUS, code)
             .header("grpc-message", "the test bed answers"),
         false => Response::builder().status(StatusCode::from_u16(code)?),
     };

@@ -33,7 +33,13 @@ pub enum Fault {
 }
 
 impl Fault {
-    /// What happens to the manager, in words, before the request.
+    /// Whether the server has to carry the request out first. A refusal is passed on instead, and the fault waits for
+    /// the next such request: a manager that is killed after a refusal has changed nothing.
+    fn is_after(self) -> bool {
+        matches!(self, Self::KillAfter | Self::LoseAnswer)
+    }
+
+    /// What happens to the manager, in words, followed by the request.
     fn told(self) -> String {
         match self {
             Self::KillBefore => "is killed before".to_owned(),
@@ -56,13 +62,15 @@ pub struct Rule<C> {
 }
 
 impl<C: Call> Rule<C> {
-    /// The `number`-th write, from 1.
+    /// The `number`-th write, from 1. For a fault that needs a write to be carried out, the first one that is, from that
+    /// number on.
     #[must_use]
     pub fn at_write(number: usize, fault: Fault) -> Self {
-        Self { matches: Box::new(move |found, _| found == Some(number)), fault, left: 1 }
+        Self { matches: Box::new(move |found, _| found.is_some_and(|found| found >= number)), fault, left: 1 }
     }
 
-    /// The first request, write or read, for which `matches` returns true.
+    /// The first request, write or read, for which `matches` returns true, and which is carried out if the fault needs
+    /// that.
     #[must_use]
     pub fn at_call(matches: impl Fn(&C) -> bool + Send + Sync + 'static, fault: Fault) -> Self {
         Self { matches: Box::new(move |_, call| matches(call)), fault, left: 1 }
@@ -84,17 +92,22 @@ pub struct Strike<C> {
     pub call: C,
 }
 
-/// The outcome of a write.
+/// The outcome of a write. A code is an HTTP status, or that of gRPC if a call by gRPC failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     /// It is not known: the client did not wait, or the server is away.
     Unknown,
-    /// The server has answered with this HTTP status, and the answer has been passed to the manager.
+    /// The server has answered with this code, and the answer has been passed to the manager.
     Answered(u16),
-    /// The server has answered with this HTTP status, and the manager has not got the answer.
+    /// The server has answered with this code, and the manager has not got the answer.
     AnswerLost(u16),
-    /// The server has never seen the write. The manager got an answer with this HTTP status, or was killed.
+    /// The server has never seen the write. The manager got an answer with this code, or was killed.
     NotSent(Option<u16>),
+}
+
+/// Whether a server that answers with this code has carried the request out.
+fn is_success(code: u16) -> bool {
+    (200..300).contains(&code)
 }
 
 /// One write.
@@ -192,8 +205,8 @@ impl<C: Call> Gate<C> {
         self.lock().strikes.clone()
     }
 
-    /// Passes a request of a life on with `send`, which returns the server's HTTP status and answer, or lets its fault
-    /// happen. `instead` makes an answer in the server's place.
+    /// Passes a request of a life on with `send`, which returns the server's code and answer, or lets its fault happen.
+    /// `instead` makes an answer in the server's place.
     ///
     /// # Errors
     /// When there is no answer. The connection has to be closed then.
@@ -206,7 +219,8 @@ impl<C: Call> Gate<C> {
     ) -> Result<R> {
         let mut turn = if call.is_write() { Some(self.turn.lock().await) } else { None };
         self.victim.is_alive(life)?;
-        let (number, fault) = self.meet(life, call);
+        let (number, rule) = self.meet(life, call);
+        let fault = rule.map(|(_, fault)| fault);
         match fault {
             Some(Fault::KillBefore) => {
                 self.victim.kill();
@@ -227,36 +241,47 @@ impl<C: Call> Gate<C> {
             }
             Some(Fault::KillAfter | Fault::LoseAnswer) | None => {}
         }
-        let (code, answer) = send.await?;
-        if fault == Some(Fault::KillAfter) {
-            self.victim.kill();
+        let sent = send.await;
+        if let Some((rule, fault)) = rule.filter(|(_, fault)| fault.is_after()) {
+            if let Some(code) = sent.as_ref().ok().map(|(code, _)| *code).filter(|code| is_success(*code)) {
+                self.strikes_at(fault, call);
+                if fault == Fault::KillAfter {
+                    self.victim.kill();
+                }
+                self.became(number, Fate::AnswerLost(code));
+                bail!("the answer to {call} is lost");
+            }
+            self.lock().rules[rule].left += 1;
         }
-        if matches!(fault, Some(Fault::KillAfter | Fault::LoseAnswer)) {
-            self.became(number, Fate::AnswerLost(code));
-            bail!("the answer to {call} is lost");
-        }
+        let (code, answer) = sent?;
         self.became(number, Fate::Answered(code));
         drop(turn);
         Ok(answer)
     }
 
-    /// The number of a request, if it is a write, and the fault that a rule has for it.
-    fn meet(&self, life: u32, call: &C) -> (Option<usize>, Option<Fault>) {
+    /// The number of a request, if it is a write, and the rule that has a fault for it: its index, and the fault.
+    fn meet(&self, life: u32, call: &C) -> (Option<usize>, Option<(usize, Fault)>) {
         let mut state = self.lock();
         let number = call.is_write().then(|| {
             state.writes.push(Write { call: call.clone(), life, fate: Fate::Unknown });
             state.writes.len()
         });
-        let rule = state.rules.iter_mut().find(|rule| rule.left > 0 && (rule.matches)(number, call));
-        let fault = rule.map(|rule| {
+        let rules = state.rules.iter_mut().enumerate();
+        let met = rules.filter(|(_, rule)| rule.left > 0).find(|(_, rule)| (rule.matches)(number, call));
+        let met = met.map(|(index, rule)| {
             rule.left -= 1;
-            rule.fault
+            (index, rule.fault)
         });
-        if let Some(fault) = fault {
-            self.victim.note(&format!("{} {call}", fault.told()));
-            state.strikes.push(Strike { fault, call: call.clone() });
+        drop(state);
+        if let Some((_, fault)) = met.filter(|(_, fault)| !fault.is_after()) {
+            self.strikes_at(fault, call);
         }
-        (number, fault)
+        (number, met)
+    }
+
+    fn strikes_at(&self, fault: Fault, call: &C) {
+        self.victim.note(&format!("{} {call}", fault.told()));
+        self.lock().strikes.push(Strike { fault, call: call.clone() });
     }
 
     fn became(&self, number: Option<usize>, fate: Fate) {

@@ -78,7 +78,8 @@ impl Place {
         Self { at: At::Number(number), how }
     }
 
-    /// The rule that lets the fault happen. The first `earlier` writes do not count.
+    /// The rule that lets the fault happen. The first `earlier` writes do not count. If the write is refused, a fault
+    /// after it happens to the next one, or the next of its name.
     #[must_use]
     pub fn rule<C: Call>(&self, earlier: usize) -> Rule<C> {
         let fault = self.how.fault();
@@ -86,7 +87,7 @@ impl Place {
             At::Number(number) => Rule::at_write(earlier + number, fault),
             At::Like(write, number) => {
                 let seen = AtomicUsize::new(0);
-                let is_it = move || seen.fetch_add(1, Ordering::Relaxed) + 1 == number;
+                let is_it = move || seen.fetch_add(1, Ordering::Relaxed) + 1 >= number;
                 Rule::at_call(move |call: &C| call.is_write() && call.name() == write && is_it(), fault)
             }
         }

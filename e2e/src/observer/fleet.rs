@@ -9,6 +9,7 @@ use super::record::Event;
 use super::recorder::Recorder;
 use super::secrets::Secrets;
 use super::state::State;
+use anyhow::{Result, bail};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -34,14 +35,18 @@ pub(super) struct Fleet {
 
 impl Fleet {
     /// Asks all members that are known, forever.
-    pub(super) async fn run(self) {
+    ///
+    /// # Errors
+    /// When a member is no longer asked: its last answer would seem to last.
+    pub(super) async fn run(self) -> Result<()> {
         let mut asked: BTreeMap<(String, String), (String, AbortOnDrop)> = BTreeMap::new();
         let stride = Arc::new(AtomicU64::new(1));
         let begun = Instant::now();
         let mut rounds = interval(PERIOD);
         rounds.set_missed_tick_behavior(MissedTickBehavior::Skip);
         let mut last = begun;
-        for round in 0_u64.. {
+        let mut round = 0_u64;
+        loop {
             rounds.tick().await;
             let between = last.elapsed();
             last = Instant::now();
@@ -51,6 +56,9 @@ impl Fleet {
             }
             if round.is_multiple_of(ROUNDS_A_LOOK) {
                 processes::look(&self.recorder);
+            }
+            if let Some(((_, url), _)) = asked.iter().find(|(_, (_, probe))| probe.0.is_finished()) {
+                bail!("{url} is no longer asked");
             }
             let wanted = targets(&self.recorder.state());
             let members = u64::try_from(wanted.len().div_ceil(MEMBERS_A_ROUND)).unwrap_or(1);
@@ -80,6 +88,7 @@ impl Fleet {
                     (cluster, AbortOnDrop(tokio::spawn(probe.run(next)).abort_handle()))
                 });
             }
+            round += 1;
         }
     }
 }

@@ -272,13 +272,16 @@ pub struct Process {
 pub struct Fault {
     /// What the scenario does.
     pub what: String,
-    /// Machines whose members may be silent from now on, or leave without our doing.
+    /// Machines whose members may be silent from now on.
     pub machines: Vec<String>,
     /// Until when. Without a time, until another fault of these machines ends it.
     pub until: Option<Timestamp>,
     /// It is the end of a fault: nothing new has happened to the machines.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub over: bool,
+    /// The scenario removes the members of these machines from etcd itself: they leave without our doing.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub removed_by_hand: bool,
 }
 
 impl Event {

@@ -70,6 +70,8 @@ struct Excuse {
     was_silent: bool,
     /// Since when it has answered again after that.
     back_since: Option<Timestamp>,
+    /// The scenario removes it from etcd itself.
+    removed_by_hand: bool,
 }
 
 impl Excuse {
@@ -247,7 +249,12 @@ impl State {
             let mut seats = self.etcds.values().flat_map(|view| view.seats.values());
             seats.any(|seat| seat.machine == *machine && seat.status().is_none())
         };
-        let excuse = |machine: &String| Excuse { until: fault.until, was_silent: is_silent(machine), back_since: None };
+        let excuse = |machine: &String| Excuse {
+            until: fault.until,
+            was_silent: is_silent(machine),
+            back_since: None,
+            removed_by_hand: fault.removed_by_hand,
+        };
         let new: Vec<_> = fault.machines.iter().map(|machine| (machine.clone(), excuse(machine))).collect();
         self.excuses.extend(new);
     }
@@ -258,13 +265,17 @@ impl State {
         self.excuse_ends(machine).is_some_and(|end| end.is_none_or(|end| now < end))
     }
 
-    /// Whether a scenario allows any member of this etcd to be silent, also one whose Machine is gone by now. That one
-    /// is known by the namespace: a scenario has one for each cluster.
+    /// Whether a scenario removes the member on a machine from etcd itself: it leaves without our doing.
+    #[must_use]
+    pub fn is_removed_by_hand(&self, machine: &str) -> bool {
+        self.excuses.get(machine).is_some_and(|excuse| excuse.removed_by_hand)
+    }
+
+    /// Whether a scenario allows any member of this etcd to be silent whose Machine is still there.
     #[must_use]
     pub fn any_is_excused(&self, etcd: &str, now: Timestamp) -> bool {
-        let is_gone_or_of_this = |name: &String| self.machines.get(name).is_none_or(|machine| machine.etcd == etcd);
-        let of_this = |name: &&String| namespace(name) == namespace(etcd) && is_gone_or_of_this(name);
-        self.excuses.keys().filter(of_this).any(|machine| self.is_excused(machine, now))
+        let ours = self.machines.values().filter(|machine| machine.etcd == etcd);
+        ours.map(|machine| &machine.name).any(|machine| self.is_excused(machine, now))
     }
 
     /// When the excuse of a machine ends or has ended. `None` if it never had an excuse, `Some(None)` if only the

@@ -200,7 +200,16 @@ impl Story {
     pub(super) fn fault(self, numbers: &[usize], seconds: Option<i64>) -> Self {
         let machines = numbers.iter().map(|number| format!("ns/m{number}")).collect();
         let until = seconds.map(|seconds| self.at + SignedDuration::from_secs(seconds));
-        self.and(Event::Fault(Fault { what: "a fault".to_owned(), machines, until, over: false }))
+        self.and(Event::Fault(Fault { what: "a fault".to_owned(), machines, until, ..Fault::default() }))
+    }
+
+    /// A scenario removes this member from etcd itself.
+    pub(super) fn removed_by_hand(self, number: usize) -> Self {
+        let mut story = self.fault(&[number], None);
+        if let Some(Event::Fault(fault)) = story.lines.last_mut().map(|line| &mut line.event) {
+            fault.removed_by_hand = true;
+        }
+        story
     }
 
     /// A scenario has ended its fault: the members have a minute to answer again.

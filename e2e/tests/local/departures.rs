@@ -12,6 +12,7 @@ use e2e::faults::{
     Call, Ending, EtcdCall, EtcdCalls, EtcdProxy, Fault, FaultyManager, How, Place, Rule, Sweep, Writes,
 };
 use e2e::until::until;
+use futures::try_join;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -25,12 +26,15 @@ type Refused = (&'static str, u16, usize);
 /// list before each change, with a gRPC code.
 static REFUSED: [Refused; 3] =
     [("/v3/cluster/member/list", 503, 3), ("/v3/maintenance/status", 503, 3), ("MemberList", 14, 3)];
+/// A leader whose health can be checked, but through which no list can be read before a change: as one that accepts no
+/// new connection.
+static BY_THE_LEADER: [Refused; 1] = [("MemberList", 14, usize::MAX)];
 
 /// Faults at all calls that change etcd: leadership moves to another voter, and the member is removed.
 pub(crate) async fn calls_to_etcd(bed: &mut Bed) -> Result<()> {
     bed.kill_manager(0).await?;
     let proxy = EtcdProxy::start(bed).await?;
-    let story = Story { bed, proxy: Some(&proxy), refused: &[] };
+    let story = Story { bed, proxy: Some(&proxy), refused: &[], victim: Victim::Leader };
     let counted = story.tell("calls-counted", None).await.context("without a fault")?.etcd;
     let times = |call: &str| counted.iter().filter(|write| write.call.method == call).count();
     // etcd refuses a removal until its members have been connected for five seconds.
@@ -45,11 +49,14 @@ pub(crate) async fn calls_to_etcd(bed: &mut Bed) -> Result<()> {
     bed.start_manager(0).await
 }
 
-/// Some reads from etcd are refused meanwhile: the member still leaves once, and no other member does.
+/// Some reads from etcd are refused meanwhile, or all lists by the leader: the member still leaves once, and no other
+/// member does.
 pub(crate) async fn refused_reads(bed: &mut Bed) -> Result<()> {
     bed.kill_manager(0).await?;
     let proxy = EtcdProxy::start(bed).await?;
-    Story { bed, proxy: Some(&proxy), refused: &REFUSED }.tell("reads-refused", None).await?;
+    let story = |refused, victim| Story { bed, proxy: Some(&proxy), refused, victim };
+    let (some, by_the_leader) = (story(&REFUSED, Victim::Leader), story(&BY_THE_LEADER, Victim::Follower));
+    try_join!(some.tell("reads-refused", None), by_the_leader.tell("lists-refused", None))?;
     drop(proxy);
     bed.start_manager(0).await
 }
@@ -58,7 +65,7 @@ pub(crate) async fn refused_reads(bed: &mut Bed) -> Result<()> {
 /// `E2E_EVERY_PLACE` is set.
 pub(crate) async fn writes(bed: &mut Bed) -> Result<()> {
     bed.kill_manager(0).await?;
-    let story = Story { bed, proxy: None, refused: &[] };
+    let story = Story { bed, proxy: None, refused: &[], victim: Victim::Leader };
     let counted = story.tell("leaving-counted", None).await.context("without a fault")?.api;
     let told = async |place: Place| Ok(story.tell(&format!("leaving-{}", place.slug()), Some(place)).await?.ending());
     let sweep = Sweep { name: "departures::writes", writes: counted, at_once: AT_ONCE };
@@ -81,13 +88,23 @@ impl Told {
     }
 }
 
-/// Three members come up, the leader's Machine is deleted, and another one takes its place.
+/// The member whose Machine is deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Victim {
+    /// The leader. Some reads are refused by all members.
+    Leader,
+    /// One that does not lead. Some reads are refused by the leader.
+    Follower,
+}
+
+/// Three members come up, the Machine of one is deleted, and another one takes its place.
 struct Story<'a> {
     bed: &'a Bed,
     /// Where faults happen. `None` means at the writes to the API server.
     proxy: Option<&'a EtcdProxy>,
     /// The reads from etcd that are refused from the deletion of the Machine on.
     refused: &'static [Refused],
+    victim: Victim,
 }
 
 impl Story<'_> {
@@ -102,10 +119,15 @@ impl Story<'_> {
         let calls = self.proxy.map(|proxy| proxy.between(&manager, &handle, Vec::new()));
         manifests.apply(&client).await?;
         handle.until_ready(PATIENCE).await?;
-        let doomed = until(format!("a member of {namespace} leads"), PATIENCE, async || {
+        let leader = until(format!("a member of {namespace} leads"), PATIENCE, async || {
             Ok(handle.status().await?.members.into_iter().find(|member| member.leader).map(|member| member.name))
         })
         .await?;
+        let follower = || handle.member_names(3).into_iter().find(|name| *name != leader);
+        let doomed = match self.victim {
+            Victim::Leader => leader.clone(),
+            Victim::Follower => follower().context("there is only a leader")?,
+        };
         let before = handle.membership(&bed.machines, std::slice::from_ref(&doomed)).await?;
         let load = LowLoad::begin(bed, &handle).await?;
         let (mark, up) = (bed.plane.mark(), manager.writes().len());
@@ -116,7 +138,9 @@ impl Story<'_> {
         }
         for (read, answer, times) in self.refused.iter().copied() {
             let calls = calls.as_ref().context("nobody is there to refuse anything")?;
-            calls.add(Rule::at_call(move |call: &EtcdCall| call.method == read, Fault::Answer(answer)).times(times));
+            let by = (self.victim == Victim::Follower).then(|| leader.clone());
+            let is_it = move |call: &EtcdCall| call.method == read && by.as_ref().is_none_or(|by| call.machine == *by);
+            calls.add(Rule::at_call(is_it, Fault::Answer(answer)).times(times));
         }
         handle.delete("Machine", &doomed).await?;
         let machines = replaced(bed, &handle, &doomed).await?;

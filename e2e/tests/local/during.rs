@@ -200,6 +200,9 @@ impl Story<'_> {
         self.strikes(&handle, found, self.fault, &mut dead, &writers).await?;
 
         let machines = carried_out(bed, &handle, after, &dead, &writers).await?;
+        // Otherwise the fault has had no effect, and nothing is shown.
+        let stays = dead.iter().map(|dead| &dead.machine).find(|dead| machines.contains(dead));
+        ensure!(stays.is_none(), "{stays:?} has failed for good, and was not replaced: {machines:?}");
         let now = handle.membership(&bed.machines, &machines).await?;
         ensure!(now.cluster_id == etcd.cluster_id, "etcd was {etcd:?}, and is {now:?}");
         let alive = old.iter().filter(|name| !dead.iter().any(|dead| dead.machine == **name));

@@ -58,6 +58,7 @@ pub(crate) async fn without_its_infrastructure(bed: &mut Bed) -> Result<()> {
     let doomed = members.into_iter().find(|member| !member.leader).context("no such member")?.machine;
     let machine = bed.machines.get(&handle.namespace, &doomed)?;
     bed.fault(&format!("{doomed}: its LocalMachine is deleted"), &[&machine], Silence::Lasting);
+    bed.keep_logs(&machine)?;
     let mark = bed.plane.mark();
     handle.delete("LocalMachine", &doomed).await?;
 

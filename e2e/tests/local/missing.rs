@@ -99,7 +99,7 @@ pub(crate) async fn a_member(bed: &mut Bed) -> Result<()> {
     let load = LowLoad::begin(bed, &handle).await?;
     let list = Membership::on(witness.clone()).await?;
     let member = list.members.iter().find(|member| member.name == names[2]).context("it is not listed")?;
-    bed.fault(&format!("{} is removed by hand", names[2]), &[&removed], Silence::Lasting);
+    bed.removal_by_hand(&removed);
     is_removed(&witness, &member.id).await?;
 
     until("the missing member is told", NOTICED, async || {
@@ -199,7 +199,7 @@ pub(crate) async fn is_replaced(bed: &mut Bed) -> Result<()> {
     let before = Membership::on(witness.clone()).await?;
     let member = before.members.iter().find(|member| member.name == names[2]).context("it is not listed")?;
     let load = LowLoad::begin(bed, &handle).await?;
-    bed.fault(&format!("{} is removed by hand", names[2]), &[&removed], Silence::Lasting);
+    bed.removal_by_hand(&removed);
     is_removed(&witness, &member.id).await?;
     let begun = Instant::now();
     let message = handle.until_condition("MembersHealthy", "False", "MemberMissing", NOTICED).await?;

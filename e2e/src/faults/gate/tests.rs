@@ -22,19 +22,22 @@ struct Stage {
     gate: Gate<Note>,
     victim: Arc<Victim>,
     reached: AtomicUsize,
+    /// How many requests are refused with 409 first.
+    refused: usize,
 }
 
 impl Stage {
     fn new(rules: Vec<Rule<Note>>) -> Self {
         let victim = Arc::new(Victim::default());
         victim.begin();
-        Self { gate: Gate::new(victim.clone(), rules), victim, reached: AtomicUsize::new(0) }
+        Self { gate: Gate::new(victim.clone(), rules), victim, reached: AtomicUsize::new(0), refused: 0 }
     }
 
     async fn ask(&self, what: &'static str) -> Result<u16> {
         let send = async {
-            self.reached.fetch_add(1, Ordering::SeqCst);
-            Ok((200, 200))
+            let earlier = self.reached.fetch_add(1, Ordering::SeqCst);
+            let code = if earlier < self.refused { 409 } else { 200 };
+            Ok((code, code))
         };
         self.gate.pass(1, &Note(what), send, |code| code).await
     }
@@ -73,6 +76,21 @@ async fn a_lost_answer_kills_nobody() {
     stage.ask("write").await.unwrap_err();
     assert_eq!(stage.ask("write").await.unwrap(), 200);
     assert_eq!(stage.reached(), 2);
+}
+
+#[tokio::test]
+async fn a_fault_after_a_write_waits_for_one_that_is_carried_out() {
+    for (fault, is_killed) in [(Fault::KillAfter, true), (Fault::LoseAnswer, false)] {
+        let stage = Stage { refused: 1, ..Stage::new(vec![Rule::at_write(1, fault)]) };
+        assert_eq!(stage.ask("write refused").await.unwrap(), 409);
+        assert!(stage.gate.strikes().is_empty() && !stage.victim.was_killed(), "{fault:?}");
+        stage.ask("write").await.unwrap_err();
+        assert_eq!(stage.victim.was_killed(), is_killed);
+        let fates: Vec<Fate> = stage.gate.writes().iter().map(|write| write.fate).collect();
+        assert_eq!(fates, [Fate::Answered(409), Fate::AnswerLost(200)]);
+        let struck: Vec<&str> = stage.gate.strikes().iter().map(|strike| strike.call.0).collect();
+        assert_eq!(struck, ["write"]);
+    }
 }
 
 #[tokio::test]

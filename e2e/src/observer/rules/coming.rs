@@ -35,8 +35,9 @@ impl Rule for Coming {
     }
 }
 
-/// The Machines on their way, if there are more than the voters bear. If a scenario has made a fault, any number is
-/// allowed: a late Machine may come beside its replacement, and a voter that has failed leaves while others come.
+/// The Machines on their way, if there are more than the voters bear. While there is a Machine of which a scenario has
+/// made a fault, any number is allowed: a late Machine may come beside its replacement, and a voter that has failed
+/// leaves while others come.
 fn crowd(state: &State, view: &EtcdView, now: Timestamp) -> Option<String> {
     let voters: BTreeSet<String> = view.voters().map(|voter| view.machine_of(voter)).collect();
     let machines: Vec<_> = state.machines.values().filter(|machine| machine.etcd == view.object.name).collect();

@@ -29,7 +29,7 @@ impl Rule for Fence {
         if let Some((member, before, after)) = moment.new_list() {
             for voter in before.voters().filter(|voter| !after.list.iter().any(|listed| listed.id == voter.id)) {
                 let machine = before.machine_of(voter);
-                if !moment.after.is_excused(&machine, moment.now()) {
+                if !moment.after.is_removed_by_hand(&machine) {
                     self.gone.push((moment.now(), member.etcd.clone(), voter.id.clone(), machine));
                 }
             }

@@ -48,11 +48,11 @@ impl OneAtATime {
     fn list(&mut self, moment: &Moment<'_>) -> Option<Finding> {
         // Otherwise it is not known how much time has passed between the two lists.
         let (member, before, after) = moment.new_list_of_this_round()?;
-        let excused = |voter: &&Listed| moment.after.is_excused(&before.machine_of(voter), moment.now());
+        let by_hand = |voter: &&Listed| moment.after.is_removed_by_hand(&before.machine_of(voter));
         let left: Vec<&Listed> = before
             .voters()
             .filter(|voter| !after.list.iter().any(|listed| listed.id == voter.id))
-            .filter(|voter| !excused(voter))
+            .filter(|voter| !by_hand(voter))
             .collect();
         let promoted: Vec<&Listed> = after.voters().filter(|voter| !before.votes(&voter.id)).collect();
         let caught_up = |voter: &&Listed| before.list.iter().any(|listed| listed.id == voter.id && listed.learner);

@@ -90,9 +90,13 @@ fn doubt(moment: &Moment<'_>) -> Option<Doubt> {
     let now = moment.now();
     let left: Vec<&Listed> = before.voters().filter(|voter| !after.votes(&voter.id)).collect();
     let came: Vec<&Listed> = after.voters().filter(|voter| !before.votes(&voter.id)).collect();
-    // A member that leaves because of a scenario's fault is not our doing.
-    let excused = |voter: &&Listed| moment.after.is_excused(&before.machine_of(voter), now);
-    if before.list.is_empty() || came.is_empty() && left.iter().all(excused) {
+    let answers = |voter: &&Listed| before.seat(voter).is_some_and(|seat| before.is_live(seat));
+    // One that a scenario has made silent costs nothing, even if it answered until a moment ago.
+    let costs_nothing = |voter: &&Listed| {
+        let machine = before.machine_of(voter);
+        moment.after.is_removed_by_hand(&machine) || moment.after.is_excused(&machine, now) && !answers(voter)
+    };
+    if before.list.is_empty() || came.is_empty() && left.iter().all(costs_nothing) {
         return None;
     }
     let was = alive(moment.before, before, now).len().cast_signed() - quorum(before.voters().count());

@@ -72,8 +72,21 @@ fn replaced(story: Story) -> Story {
     three().fault(&[0], None).silent(0).after(60).announced(0).list(&[(1, VOTER), (2, VOTER)]).answer(&[1, 2]).after(9),
     &[]
 )]
+#[case::a_dead_voter_is_removed_without_an_operation(
+    three().fault(&[0], None).silent(0).after(60).list(&[(1, VOTER), (2, VOTER)]).answer(&[1, 2]).after(9),
+    &["removed without being announced"]
+)]
+#[case::a_voter_that_only_the_observer_does_not_hear_is_removed_first(
+    three().fault(&[0], None).after(60).announced(0).list(&[(1, VOTER), (2, VOTER)]).answer(&[1, 2]).after(9),
+    &["weaker than before"]
+)]
+#[case::a_dead_voter_is_removed_in_the_moment_of_a_promotion(
+    has_a_learner(three()).fault(&[0], None).silent(0).after(60).announced(0)
+        .list(&[(1, VOTER), (2, VOTER), (3, VOTER)]).answer(&[1, 2, 3]).after(9),
+    &["two changes at once"]
+)]
 #[case::a_person_removes_a_voter(
-    three().fault(&[0], None).list(&[(1, VOTER), (2, VOTER)]).answer(&[1, 2]).after(9),
+    three().removed_by_hand(0).list(&[(1, VOTER), (2, VOTER)]).answer(&[1, 2]).after(9),
     &[]
 )]
 #[case::a_silent_learner_is_promoted(
@@ -179,7 +192,9 @@ fn one() -> Story {
     &[]
 )]
 #[case::a_scenario_has_made_a_fault(one().fault(&[1], None).boots(1).boots(2).boots(3).after(1).after(1), &[])]
-#[case::the_machine_of_a_fault_is_gone(one().fault(&[7], None).boots(1).boots(2).boots(3).after(1).after(1), &[])]
+#[case::the_machine_of_a_fault_is_gone(
+    one().fault(&[7], None).boots(1).boots(2).boots(3).after(1).after(1), &["too many on their way"]
+)]
 fn on_their_way(#[case] story: Story, #[case] found: &[&str]) {
     assert_eq!(story.found(), found);
 }
@@ -287,6 +302,10 @@ fn memories(#[case] story: Story, #[case] found: &[&str]) {
     three().plane(&[0]).fault(&[1], None).plane(&[0, 2]).over(&[1]).plane(&[0, 1, 2]),
     &["one more control-plane rollout"]
 )]
+#[case::the_observer_is_held_up_again_and_again(
+    (0..12).fold(three(), |story, _| story.late().after(4)), &["nothing was observed"]
+)]
+#[case::the_observer_is_held_up_now_and_then((0..6).fold(three(), |story, _| story.late().after(12)), &[])]
 #[case::nobody_answers_a_cluster_that_is_ready(
     Story::of(1).etcd(|etcd: &mut Etcd| etcd.ready = true).after(1).after(6), &["nothing was observed"]
 )]
