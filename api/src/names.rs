@@ -8,10 +8,7 @@ pub const BOOTSTRAP_GROUP: &str = "bootstrap.cluster.x-k8s.io";
 /// API group of Cluster API's Cluster and Machine.
 pub const CLUSTER_GROUP: &str = "cluster.x-k8s.io";
 
-/// Port on which members serve clients.
-pub const CLIENT_PORT: u16 = 2379;
-/// Port on which members serve each other.
-pub const PEER_PORT: u16 = 2380;
+pub use etcd_values::endpoint::{CLIENT_PORT, PEER_PORT};
 
 /// Finalizer of an EtcdCluster: its Machines are deleted before it is.
 pub const ETCD_CLUSTER_FINALIZER: &str = "etcdcluster.cluster.x-k8s.io";

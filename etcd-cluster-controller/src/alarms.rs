@@ -7,9 +7,9 @@ use crate::roster::{Roster, Seat};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The database has reached its quota.
-pub(crate) const NO_SPACE: &str = "NOSPACE";
+pub const NO_SPACE: &str = "NOSPACE";
 /// Members have different data.
-pub(crate) const CORRUPT: &str = "CORRUPT";
+pub const CORRUPT: &str = "CORRUPT";
 
 /// The alarms that are reported by voters that answer a linearizable read. `None`: no voter answers.
 pub(crate) fn raised<'a>(roster: &'a Roster<'_>) -> Option<BTreeSet<&'a Alarm>> {

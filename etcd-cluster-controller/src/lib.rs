@@ -3,7 +3,7 @@
 //! The flow is one way: watch event -> `observe` -> `plan` -> `execute` -> `status` -> requeue. `plan`, `build` and
 //! `status` are pure: no client, no clock, no randomness.
 
-mod alarms;
+pub mod alarms;
 pub mod build;
 mod context;
 pub mod controller;

@@ -71,8 +71,8 @@ pub fn forecast(snapshot: &Snapshot, mut etcd: EtcdCluster, template: Template) 
     let because = |reason: &str| rollout.filter(|rollout| rollout.status == "False" && rollout.reason == reason);
     // The decision does not mention a rollout or another size that does not begin, if nothing else is left to do.
     let scaling = || {
-        let scales = |condition: &&Condition| [SCALING_UP, SCALING_DOWN].contains(&condition.type_.as_str());
-        status.conditions.iter().filter(scales).find(|condition| condition.status == "True")
+        let scales = |condition: &Condition| [SCALING_UP, SCALING_DOWN].contains(&condition.type_.as_str());
+        status.conditions.iter().find(|condition| scales(condition) && condition.status == "True")
     };
     let held_up = decision.next.hold().map(|hold| (hold.reason.to_owned(), hold.message.clone()));
     let begins_not = || because(ROLLING_OUT).or_else(scaling);

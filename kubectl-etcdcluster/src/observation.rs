@@ -7,6 +7,7 @@ use api::conditions::{NO_ALARMS, reasons};
 use api::etcd_cluster::{Health, MemberRole, MemberStatus};
 use api::{EtcdCluster, names};
 use controller_support::external::ClusterView;
+use etcd_cluster_controller::alarms::{CORRUPT, NO_SPACE};
 use etcd_cluster_controller::observation::probe::{Alarm, MemberFault, OurFault, Run};
 use etcd_cluster_controller::observation::{
     Certificates, ClusterLink, Member, Membership, Observation, Outcome, Probe, Report, Template,
@@ -108,8 +109,8 @@ fn unread_cluster(snapshot: &Snapshot) -> Option<ClusterView> {
 fn alarm(found: &[Condition]) -> Option<&'static str> {
     let alarms = found.iter().find(|condition| condition.type_ == NO_ALARMS && condition.status == "False")?;
     match alarms.reason.as_str() {
-        reasons::DATA_CORRUPT => Some("CORRUPT"),
-        reasons::NO_SPACE => Some("NOSPACE"),
+        reasons::DATA_CORRUPT => Some(CORRUPT),
+        reasons::NO_SPACE => Some(NO_SPACE),
         _ => None,
     }
 }

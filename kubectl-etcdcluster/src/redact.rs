@@ -118,7 +118,7 @@ fn value(name: &str, found: &mut Value) {
                 match found {
                     // A reference may be a value in another form.
                     Value::String(found) if REFERENCES.contains(&field.as_str()) => *found = text(found),
-                    Value::Number(_) | Value::Bool(_) if REFERENCES.contains(&field.as_str()) => {}
+                    Value::Number(_) if REFERENCES.contains(&field.as_str()) => {}
                     found => value(name, found),
                 }
             }

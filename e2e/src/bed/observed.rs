@@ -8,7 +8,7 @@ use crate::plane::workload::WorkloadApiServer;
 use anyhow::{Context, Result};
 use api::endpoints::EndpointList;
 use local_infrastructure::machine::Machine;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ impl Bed {
         let keep_logs = move |machine: &str| {
             let Some((namespace, name)) = machine.split_once('/') else { return };
             if let Ok(machine) = machines.get(namespace, name)
-                && let Err(error) = link_logs(&machine, &removed.join(format!("{namespace}.{name}")))
+                && let Err(error) = keep_logs_in(&removed, &machine)
             {
                 eprintln!("the logs of {namespace}/{name} are not kept: {error:#}");
             }
@@ -47,7 +47,7 @@ impl Bed {
     /// # Errors
     /// When they cannot be kept.
     pub fn keep_logs(&self, machine: &Machine) -> Result<()> {
-        link_logs(machine, &self.removed_machines()?.join(name(machine).replace('/', ".")))
+        keep_logs_in(&self.removed_machines()?, machine)
     }
 
     /// Where the logs of machines are that were removed in this scenario, or are about to be.
@@ -184,6 +184,11 @@ impl ObservedServers {
     fn name(&self, port: u16) -> String {
         format!("{} (port {port})", self.cluster)
     }
+}
+
+/// Keeps the logs of a machine in a directory of its own below this one.
+fn keep_logs_in(removed: &Path, machine: &Machine) -> Result<()> {
+    link_logs(machine, &removed.join(name(machine).replace('/', ".")))
 }
 
 fn name(machine: &Machine) -> String {

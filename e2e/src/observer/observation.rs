@@ -48,8 +48,6 @@ impl Observation {
             println!("  {cost}");
         }
         let requests = plane.requests_since(mark)?;
-        let unseen = unseen(&lines, &requests);
-        ensure!(unseen.is_empty(), "the observer has not seen these EtcdClusters: {unseen:?}");
         let writes = writes(&requests);
         let verdict = Verdict::of(&lines, &writes, &expected);
         for violation in &verdict.provoked {
@@ -59,6 +57,8 @@ impl Observation {
         // It is not known yet whether the scenario leaves nothing behind, which is a failure too.
         let violations = [verdict.violations.clone(), verdict.provoked.clone()].concat();
         std::fs::write(&path, timeline(&lines, &writes, &violations)).context("write the timeline")?;
+        let unseen = unseen(&lines, &requests);
+        ensure!(unseen.is_empty(), "the observer has not seen these EtcdClusters: {unseen:?}");
         verdict.into_result().with_context(|| format!("see {} of {scenario}", path.display()))?;
         let bugs = own_logs.bugs()?;
         ensure!(bugs.is_empty(), "our programs have logged bugs:\n{}", bugs.join("\n"));

@@ -55,20 +55,12 @@ pub(super) async fn move_leader(context: &Context, observation: &Observation, fr
     if !listed.contains(&(to, false)) {
         return Ok(Outcome::Outdated);
     }
-    answered("moving leadership", client.move_leader(to)).await?;
+    answered("moving leadership", REQUEST_TIMEOUT, client.move_leader(to)).await?;
     Ok(Outcome::Done)
 }
 
 /// The IDs of all members, and whether they are learners.
 type Listed = BTreeSet<(u64, bool)>;
-
-/// Lists the members. The library lists what the asked member knows, which may be old. A linearizable read through the
-/// same member first makes sure that the member has caught up.
-async fn list(client: &mut Client) -> Result<Listed> {
-    answered("reading from etcd", client.get("etcd-cluster-controller", None)).await?;
-    let list = answered("listing the members", client.member_list()).await?;
-    Ok(list.members().iter().map(|member| (member.id(), member.is_learner())).collect())
-}
 
 /// Connects to a voter that `wanted` accepts and that lists the members, the leader first. Whether etcd itself refuses a
 /// call to protect the quorum depends on the connections of the asked member, and only the leader has connections to
@@ -108,21 +100,26 @@ async fn connect(
 }
 
 /// The members, as the one at this URL lists them, and the client that has asked it. The library connects only for the
-/// first request.
+/// first request, and lists what the asked member knows, which may be old. A linearizable read through the same member
+/// first makes sure that the member has caught up.
 async fn listed_by(url: &str, options: ConnectOptions) -> Result<(Client, Listed)> {
-    let asked = async {
-        let mut client = answered("connecting", Client::connect([url], Some(options))).await?;
-        let listed = list(&mut client).await?;
-        Ok((client, listed))
-    };
-    let late = || Error::NotReady(format!("no list of the members within {} s", LIST_TIMEOUT.as_secs()));
-    timeout(LIST_TIMEOUT, asked).await.unwrap_or_else(|_| Err(late()))
+    answered("listing the members", LIST_TIMEOUT, async {
+        let mut client = Client::connect([url], Some(options)).await?;
+        client.get("etcd-cluster-controller", None).await?;
+        let list = client.member_list().await?;
+        Ok((client, list.members().iter().map(|member| (member.id(), member.is_learner())).collect()))
+    })
+    .await
 }
 
-async fn answered<T>(doing: &str, call: impl Future<Output = Result<T, etcd_client::Error>>) -> Result<T> {
-    match timeout(REQUEST_TIMEOUT, call).await {
+async fn answered<T>(
+    doing: &str,
+    limit: Duration,
+    call: impl Future<Output = Result<T, etcd_client::Error>>,
+) -> Result<T> {
+    match timeout(limit, call).await {
         Ok(Ok(answer)) => Ok(answer),
         Ok(Err(error)) => Err(Error::NotReady(format!("{doing}: {error}"))),
-        Err(_) => Err(Error::NotReady(format!("{doing}: no answer within {} s", REQUEST_TIMEOUT.as_secs()))),
+        Err(_) => Err(Error::NotReady(format!("{doing}: no answer within {} s", limit.as_secs()))),
     }
 }
