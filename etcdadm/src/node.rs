@@ -195,6 +195,11 @@ impl Node {
         {
             return Ok(state);
         }
+        self.fresh_unit_state().await
+    }
+
+    /// Asks the init system, however short ago it was asked before.
+    async fn fresh_unit_state(&self) -> Result<UnitState> {
         let state = self.init_system.state().await?;
         self.know(state);
         Ok(state)
@@ -228,8 +233,13 @@ impl Node {
     /// was started, and the init system restarts etcd again and again if etcd cannot start with the old ones.
     pub(crate) async fn ensure_started(&self, local: &Local, start: &config::env::Start) -> Result<()> {
         if local.unit == UnitState::Down {
-            preflight::check(&self.paths, &self.settings)?;
-            return self.start(start);
+            return match preflight::check(&self.paths, &self.settings) {
+                Ok(()) => self.start(start),
+                // The init system may have started etcd again since it was asked. Then etcd itself has its ports, and
+                // the next step observes it.
+                Err(_) if self.fresh_unit_state().await? == UnitState::Up => Ok(()),
+                Err(error) => Err(error),
+            };
         }
         if config::is_current(&self.paths, &self.settings, start)? {
             self.wait(POLL, "for etcd to begin its write-ahead log".to_owned()).await;

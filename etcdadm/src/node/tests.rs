@@ -202,3 +202,18 @@ async fn a_restart_is_one_order_and_replaces_a_start_that_has_not_come() {
     assert_eq!(machine.told.all(), ["start", "restart"]);
     assert_eq!(machine.node.service.borrow().failed_starts, 0, "the start that has not come is not waited for");
 }
+
+/// The init system starts etcd again by itself, at any moment. If a run took etcd's ports for taken by a stranger then,
+/// it would end, and bootstrap commands run only once.
+#[tokio::test]
+async fn an_etcd_that_was_started_meanwhile_is_no_stranger_on_its_ports() {
+    let machine = machine("127.0.77.17", UnitState::Down);
+    let local = machine.node.local().await.unwrap();
+    let _taken = std::net::TcpListener::bind("127.0.77.17:2379").unwrap();
+    let refused = format!("{:#}", machine.node.ensure_started(&local, &Start::Again).await.unwrap_err());
+    assert!(refused.contains("port 2379 of 127.0.77.17, which is not free"), "{refused}");
+    machine.told.0.lock().unwrap().0 = UnitState::Up;
+    machine.node.ensure_started(&local, &Start::Again).await.unwrap();
+    assert_eq!(machine.node.local().await.unwrap().unit, UnitState::Up, "the next step knows it");
+    assert_eq!(machine.told.all(), [""; 0], "nothing was ordered");
+}
