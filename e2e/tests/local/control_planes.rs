@@ -35,6 +35,9 @@ const WAIT: Duration = Duration::from_secs(5);
 const STALL: Duration = Duration::from_millis(1_500);
 /// How long a change may take to reach our manager's watches.
 const HEARD: Duration = Duration::from_secs(2);
+/// Seconds until a member counts as unhealthy, where warnings are counted: more than the etcd of a learner needs to start
+/// on a busy computer.
+const STARTED: i64 = 15;
 /// The watches that show our manager that a control plane has rolled out, and which endpoints are in use since then.
 const CONTROL_PLANES: &str = "stubcontrolplanes";
 const ETCDS: &str = "etcdclusters";
@@ -70,7 +73,9 @@ pub(crate) async fn that_stall(bed: &mut Bed) -> Result<()> {
 /// is told of the replacement, and rolls out once more.
 pub(crate) async fn that_stall_while_members_die(bed: &mut Bed) -> Result<()> {
     let third = Etcd::V3_7.version()?;
-    let mut rollout = Rollout::begin(bed, repair::manifests("stub-bereaved", 3)?, SERVERS).await?;
+    let manifests = repair::manifests("stub-bereaved", 3)?
+        .with("EtcdCluster", |etcd| etcd["spec"]["healthCheck"]["unhealthyAfterSeconds"] = json!(STARTED));
+    let mut rollout = Rollout::begin(bed, manifests, SERVERS).await?;
     rollout.stub.behave(Behaviour::Stalls);
     rollout.goes_to(&third).await?;
     rollout.is_held_up(bed, "0 of 3 are up to date", SERVERS).await?;
