@@ -35,7 +35,6 @@ use api::EtcdCluster;
 use cluster::Cluster;
 use controller_support::Metrics;
 pub(crate) use figures::Figures;
-use futures::future::join_all;
 use kube::runtime::reflector::ObjectRef;
 pub(crate) use metrics::ProbeMetrics;
 use std::collections::HashMap;
@@ -43,11 +42,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 /// How many requests may be under way at the same time for the rounds of all clusters.
 const IN_ROUNDS: usize = 96;
 /// How many more are kept for [`Prober::refresh`], so that a membership change never waits for members that hang.
 const LIVE: usize = 32;
+/// How old the answers of members may be at the end of [`Prober::refresh`]. A membership change rests on them.
+pub(crate) const FRESH: Duration = Duration::from_secs(1);
 
 /// The members of one cluster to probe, and what to expect.
 #[derive(Clone, PartialEq, Eq)]
@@ -158,14 +160,27 @@ impl Prober {
 
     /// Probes every target and reads the member list again, and returns what is known after that. Every probe in the
     /// answer, and the list if it is known, was begun after the call. Takes at most 5 s for each address of a target
-    /// and 15 s for the list, if the system is not overloaded.
+    /// and 15 s for the list, if the system is not overloaded and no member fails meanwhile.
+    ///
+    /// Whoever is silent takes seconds, and a member that answered at the beginning may have failed since. So whoever
+    /// has answered is asked again, until all of them answer once more, or have answered within [`FRESH`].
     pub async fn refresh(&self, uid: &str) -> Snapshot {
         let Some(cluster) = self.get(uid) else { return Snapshot::default() };
         let wanted = cluster.wanted();
-        let probes =
-            wanted.targets.iter().map(|target| cluster.probe(&self.shared, &self.shared.live, &wanted, target));
-        join_all(probes).await;
+        let mut begun = Instant::now();
+        let mut asked: Vec<&Target> = wanted.targets.iter().collect();
+        cluster.probe_all(&self.shared, &wanted, &asked).await;
         cluster.read_list(&self.shared, &self.shared.live, &wanted).await;
+        asked.retain(|target| cluster.has_answered(&target.key));
+        while begun.elapsed() > FRESH {
+            begun = Instant::now();
+            cluster.probe_all(&self.shared, &wanted, &asked).await;
+            let before = asked.len();
+            asked.retain(|target| cluster.has_answered(&target.key));
+            if asked.len() == before {
+                break;
+            }
+        }
         cluster.snapshot()
     }
 

@@ -9,6 +9,7 @@ use crate::observation::host::host_of;
 use crate::observe::ca_of;
 use crate::pki::{Client as Purpose, new_client};
 use crate::plan::{Hold, View};
+use crate::prober::FRESH;
 use crate::quorum::MayRemove;
 use crate::roster::Seat;
 use crate::roster::strangers::serves_at;
@@ -18,12 +19,12 @@ use etcd_client::{Certificate, Client, ConnectOptions, Identity, TlsOptions};
 use std::collections::BTreeSet;
 use std::time::Duration;
 use time::OffsetDateTime;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 /// A member that does not accept a connection within this time is skipped.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 /// A member that does not list the members within this time is skipped: it is the time that a member has to answer a
-/// health check. What the permission was made from should not get old meanwhile.
+/// health check.
 const LIST_TIMEOUT: Duration = Duration::from_secs(5);
 /// etcd itself gives up on a request after seven seconds.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(8);
@@ -62,12 +63,15 @@ pub(super) async fn move_leader(context: &Context, observation: &Observation, fr
 /// The IDs of all members, and whether they are learners.
 type Listed = BTreeSet<(u64, bool)>;
 
-/// Connects to a voter that `wanted` accepts and that lists the members, the leader first. Whether etcd itself refuses a
-/// call to protect the quorum depends on the connections of the asked member, and only the leader has connections to
-/// all members. A voter that no Machine carries can be asked like any other, and has to be asked if it leads.
+/// Connects to a voter that `wanted` accepts and that lists the members: the leader first, then those that are well.
+/// Whether etcd itself refuses a call to protect the quorum depends on the connections of the asked member, and only the
+/// leader has connections to all members. A voter that no Machine carries can be asked like any other, and has to be
+/// asked if it leads.
 ///
 /// The checks of a member's health use a connection that they keep. So a healthy voter may be one that accepts no new
-/// connection, because of a firewall or for want of file descriptors.
+/// connection, because of a firewall or for want of file descriptors. A voter that refuses at once is skipped. One that
+/// is silent for longer than [`FRESH`] may have failed since it was observed. Then what is permitted beside it may not be
+/// permitted any more, and nobody else is asked.
 async fn connect(
     context: &Context,
     observation: &Observation,
@@ -81,10 +85,14 @@ async fn connect(
     let now = OffsetDateTime::from_unix_timestamp(observation.now.as_second()).unwrap_or(OffsetDateTime::UNIX_EPOCH);
     let identity = new_client(&ca, Purpose::Controller, now).map_err(|error| Error::Internal(error.to_string()))?;
     let mut voters: Vec<&Seat<'_>> = view.roster.voters().filter(|seat| seat.id().is_some_and(&wanted)).collect();
-    voters.sort_by_key(|seat| !seat.leads());
+    voters.sort_by_key(|seat| (!seat.leads(), !seat.is_well()));
     let urls: Vec<String> = voters.iter().filter_map(|seat| serves_at(observation, seat)).collect();
-    let mut failures = Vec::new();
+    let (mut failures, begun) = (Vec::new(), Instant::now());
     for url in urls {
+        if begun.elapsed() > FRESH {
+            failures.push("before others are asked, the members have to be observed again".to_owned());
+            break;
+        }
         let tls = TlsOptions::new()
             .domain_name(host_of(&url).unwrap_or_default())
             .ca_certificate(Certificate::from_pem(&ca.cert))

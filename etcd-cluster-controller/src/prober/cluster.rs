@@ -11,6 +11,7 @@ use crate::observation::probe::{
     ListFault, MemberFault, Membership, OurFault, Outcome, Probe, Run, Snapshot, TargetKey, voters_answer_since,
 };
 use api::EtcdCluster;
+use futures::future::join_all;
 use k8s_openapi::jiff::Timestamp;
 use kube::runtime::reflector::ObjectRef;
 use std::collections::HashMap;
@@ -109,6 +110,16 @@ impl Cluster {
         };
         shared.metrics.observe(&outcome, begun.elapsed());
         self.record(shared, wanted, target, begun, url, outcome)
+    }
+
+    /// Probes these targets, all at the same time.
+    pub(super) async fn probe_all(&self, shared: &Shared, wanted: &Probes, targets: &[&Target]) {
+        join_all(targets.iter().map(|target| self.probe(shared, &shared.live, wanted, target))).await;
+    }
+
+    /// Whether the latest probe of a target was answered.
+    pub(super) fn has_answered(&self, key: &TargetKey) -> bool {
+        self.state().snapshot.probes.get(key).is_some_and(|probe| probe.report().is_some())
     }
 
     /// Whether another member answers, which shows that it and this controller trust each other.

@@ -1,7 +1,7 @@
 //! The prober with members on real sockets.
 
 use super::*;
-use crate::etcd_access::fake::{FakeMember, Reply, STATUS, ca, status, voter};
+use crate::etcd_access::fake::{FakeMember, LIST, Reply, STATUS, ca, status, voter};
 use crate::observation::probe::{Distrust, ListFault, MemberFault, Membership, OurFault, Outcome, RunKind};
 use serde_json::json;
 use std::net::{Ipv4Addr, TcpListener};
@@ -117,7 +117,7 @@ async fn another_clusters_list_is_never_reported() {
     assert_eq!(snapshot.probes[&TargetKey::of("m0")].member_fault(), Some(&fault));
     assert!(is(&snapshot, "m0", RunKind::Failing));
     assert_eq!(world.prober.refresh(UID).await.membership, unknown);
-    assert!(!member.asked().contains(&crate::etcd_access::fake::LIST.to_owned()));
+    assert!(!member.asked().contains(&LIST.to_owned()));
 
     // The list is known as long as no cluster ID is recorded, and forgotten immediately when another one is recorded.
     world.wanted.cluster_id = None;
@@ -354,6 +354,33 @@ async fn members_that_hang_do_not_add_up_and_do_not_delay_a_refresh() {
     world.prober.set(ObjectRef::new("other"), "other", world.wanted.clone());
     let snapshot = timeout(Duration::from_secs(2), world.prober.refresh("other")).await.unwrap();
     assert!(knows(&snapshot, 1) && !member.asked().is_empty());
+}
+
+/// The list takes seconds where the asked member does not answer. Meanwhile a member that has answered fails.
+#[tokio::test]
+async fn what_a_refresh_says_of_members_is_not_old_when_it_ends() {
+    let mut world = World::new();
+    world.wanted.interval = Duration::from_secs(3600);
+    let first = world.member(voter(0xc, 1, &[1, 2]));
+    let second = world.member(voter(0xc, 2, &[1, 2]));
+    world.set();
+    let well = |s: &Snapshot| knows(s, 2) && is(s, "m0", RunKind::Healthy) && is(s, "m1", RunKind::Healthy);
+    world.until("well", well).await;
+    let hangs = |id| {
+        let well = voter(0xc, id, &[1, 2]);
+        move |path: &str| if path == LIST { Reply::Never } else { well(path) }
+    };
+    first.becomes(hangs(1));
+    second.becomes(hangs(2));
+    let (snapshot, ()) = tokio::join!(world.prober.refresh(UID), async {
+        sleep(Duration::from_secs(2)).await;
+        first.becomes(|_| Reply::Close);
+    });
+    assert!(is(&snapshot, "m0", RunKind::Failing), "it has failed while the list was read");
+    assert!(is(&snapshot, "m1", RunKind::Healthy));
+    let [failed, well] = ["m0", "m1"].map(|machine| snapshot.probes[&TargetKey::of(machine)].at);
+    let apart = well.duration_since(failed).abs();
+    assert!(apart.as_secs() < 2, "it was asked again too: {apart:?}");
 }
 
 #[tokio::test]
