@@ -163,7 +163,7 @@ impl Prober {
     /// and 15 s for the list, if the system is not overloaded and no member fails meanwhile.
     ///
     /// Whoever is silent takes seconds, and a member that answered at the beginning may have failed since. So whoever
-    /// has answered is asked again, until all of them answer once more, or have answered within [`FRESH`].
+    /// has answered is asked again, until all of them answer once more, or have answered within a second.
     pub async fn refresh(&self, uid: &str) -> Snapshot {
         let Some(cluster) = self.get(uid) else { return Snapshot::default() };
         let wanted = cluster.wanted();
