@@ -4,6 +4,7 @@
 //! reconcile: prober.set(etcd, uid, wanted) sets the targets and the interval; cheap if nothing has changed
 //!            prober.snapshot(uid)          what is known: a probe for each target, and the member list
 //!            prober.refresh(uid).await     the same, asked again now: right before a membership change
+//!            prober.ask_again(uid).await   the same, from those that answer soon: right before a removal
 //!            prober.forget(uid)            the EtcdCluster is gone
 //!            prober.retain(exists)         now and then: forgets those that went without a last reconcile
 //! prober:    changes <- etcd               something that matters has changed (prober/verdict.rs): reconcile it
@@ -48,7 +49,7 @@ use tokio::time::Instant;
 const IN_ROUNDS: usize = 96;
 /// How many more are kept for [`Prober::refresh`], so that a membership change never waits for members that hang.
 const LIVE: usize = 32;
-/// How old the answers of members may be at the end of [`Prober::refresh`]. A membership change rests on them.
+/// How old the answers of members may be at the end of [`Prober::ask_again`]. A removal rests on them.
 pub(crate) const FRESH: Duration = Duration::from_secs(1);
 
 /// The members of one cluster to probe, and what to expect.
@@ -160,28 +161,33 @@ impl Prober {
 
     /// Probes every target and reads the member list again, and returns what is known after that. Every probe in the
     /// answer, and the list if it is known, was begun after the call. Takes at most 5 s for each address of a target
-    /// and 15 s for the list, if the system is not overloaded and no member fails meanwhile.
-    ///
-    /// Whoever is silent takes seconds, and a member that answered at the beginning may have failed since. So whoever
-    /// has answered is asked again, until all of them answer once more, or have answered within a second.
+    /// and 15 s for the list, if the system is not overloaded.
     pub async fn refresh(&self, uid: &str) -> Snapshot {
         let Some(cluster) = self.get(uid) else { return Snapshot::default() };
         let wanted = cluster.wanted();
-        let mut begun = Instant::now();
-        let mut asked: Vec<&Target> = wanted.targets.iter().collect();
-        cluster.probe_all(&self.shared, &wanted, &asked).await;
+        cluster.probe_all(&self.shared, &self.shared.live, &wanted, &wanted.targets.iter().collect::<Vec<_>>()).await;
         cluster.read_list(&self.shared, &self.shared.live, &wanted).await;
-        asked.retain(|target| cluster.has_answered(&target.key));
-        while begun.elapsed() > FRESH {
-            begun = Instant::now();
-            cluster.probe_all(&self.shared, &wanted, &asked).await;
-            let before = asked.len();
-            asked.retain(|target| cluster.has_answered(&target.key));
-            if asked.len() == before {
-                break;
+        cluster.snapshot()
+    }
+
+    /// Probes again the members that have answered within [`FRESH`], until all of those that still do so have been asked
+    /// at the same time. Returns what is known after that. Members that are slow or silent are not waited for: what is
+    /// known of them stands.
+    pub async fn ask_again(&self, uid: &str) -> Snapshot {
+        let Some(cluster) = self.get(uid) else { return Snapshot::default() };
+        let wanted = cluster.wanted();
+        // Not those that others wait for: these few requests use connections that are there.
+        let permits = Semaphore::new(wanted.targets.len());
+        loop {
+            let begun = Instant::now();
+            let answer = |target: &&Target| cluster.has_answered_within(&target.key, FRESH);
+            let asked: Vec<&Target> = wanted.targets.iter().filter(answer).collect();
+            cluster.probe_all(&self.shared, &permits, &wanted, &asked).await;
+            // Whoever was waited for is not asked again.
+            if begun.elapsed() <= FRESH {
+                return cluster.snapshot();
             }
         }
-        cluster.snapshot()
     }
 
     fn get(&self, uid: &str) -> Option<Arc<Cluster>> {

@@ -39,6 +39,7 @@ mod ipv6;
 mod kills;
 mod lags;
 mod large;
+mod last_moment;
 mod lasting;
 mod leases;
 mod leftovers;
@@ -270,6 +271,7 @@ fn scenarios() -> Vec<Scenario<Lane>> {
         scenario!(shrinks::a_mind_is_changed).long(true),
         scenario!(shrinks::there_and_back).long(true),
         scenario!(shrinks::beside_a_control_plane).long(true),
+        scenario!(last_moment::a_voter_fails).long(true),
         scenario!(rolls::three_one_by_one),
         scenario!(rolls::beside_a_control_plane),
         scenario!(control_planes::that_roll).long(true),

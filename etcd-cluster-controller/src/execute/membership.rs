@@ -1,14 +1,14 @@
 //! Changes the membership of etcd, by gRPC. Before each call, a linearizable list is read through the same member. For
 //! a removal, it has to be the list that the permission was made from: if a member was added or removed in between,
-//! nothing is done.
+//! nothing is done. Nor is anything done if the members, asked once more, do not permit the removal any longer.
 
 use super::Outcome;
 use crate::context::Context;
 use crate::observation::Observation;
 use crate::observation::host::host_of;
-use crate::observe::ca_of;
+use crate::observe::{ca_of, now, observe_live};
 use crate::pki::{Client as Purpose, new_client};
-use crate::plan::{Hold, View};
+use crate::plan::{Hold, Plan, Step, View, plan};
 use crate::prober::FRESH;
 use crate::quorum::MayRemove;
 use crate::roster::Seat;
@@ -16,6 +16,7 @@ use crate::roster::strangers::serves_at;
 use api::conditions::reasons;
 use controller_support::{Error, Result};
 use etcd_client::{Certificate, Client, ConnectOptions, Identity, TlsOptions};
+use kube::ResourceExt;
 use std::collections::BTreeSet;
 use std::time::Duration;
 use time::OffsetDateTime;
@@ -32,10 +33,24 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(8);
 const NOT_SETTLED: &str = "etcdserver: unhealthy cluster";
 
 /// Removes a member. etcd may have carried out a call whose answer is lost: the next reconcile reads the list.
+///
+/// A member that answered the look that permits the removal may have failed since: other members were waited for, the
+/// API server was slow, or a voter was silent to a new connection. Then the permission may not stand any more. So once
+/// the connection is there, those that answer are asked again, and the plan has to come out the same. Then the same voter
+/// lists the members again, and may take only [`FRESH`] longer than at first. It takes longer if the leader has just
+/// failed, because a linearizable read waits for another leader.
 pub(super) async fn remove(context: &Context, observation: &Observation, permission: &MayRemove) -> Result<Outcome> {
     let id = permission.member_id();
-    let (mut client, listed) = connect(context, observation, |member| member != id).await?;
-    if !permission.was_made_from(&listed) {
+    let begun = Instant::now();
+    let Voter { mut client, took, .. } = connect(context, observation, |member| member != id).await?;
+    let is_fresh = begun.elapsed() <= FRESH;
+    if !is_still_planned(context, observation, permission, is_fresh).await? {
+        let message = "a look right before the removal does not permit it any more; planning again in 1 s";
+        return Ok(Outcome::Waiting(
+            Hold::new(reasons::WAITING_FOR_SAFE_REMOVAL, message).again(Duration::from_secs(1)),
+        ));
+    }
+    if !permission.was_made_from(&list(&mut client, took + FRESH).await?) {
         return Ok(Outcome::Outdated);
     }
     match timeout(REQUEST_TIMEOUT, client.member_remove(id)).await {
@@ -50,9 +65,28 @@ pub(super) async fn remove(context: &Context, observation: &Observation, permiss
     }
 }
 
+/// Whether the removal comes out again from what the members answer now. If the observation is not fresh, everything is
+/// observed again first: the spec and the Machines may have changed as well.
+async fn is_still_planned(
+    context: &Context,
+    observation: &Observation,
+    permission: &MayRemove,
+    is_fresh: bool,
+) -> Result<bool> {
+    let mut again = if is_fresh { observation.clone() } else { observe_live(context, observation).await? };
+    again.take(context.prober.ask_again(&again.etcd.uid().unwrap_or_default()).await);
+    again.now = now();
+    let next = plan(&again).next;
+    let is_same = matches!(&next, Plan::Do(Step::RemoveMember(same)) if same == permission);
+    if !is_same {
+        tracing::info!(?permission, ?next, "off: it does not come out the same right before it");
+    }
+    Ok(is_same)
+}
+
 /// Moves leadership to another member. Only the leader can hand leadership over.
 pub(super) async fn move_leader(context: &Context, observation: &Observation, from: u64, to: u64) -> Result<Outcome> {
-    let (mut client, listed) = connect(context, observation, |member| member == from).await?;
+    let Voter { mut client, listed, .. } = connect(context, observation, |member| member == from).await?;
     if !listed.contains(&(to, false)) {
         return Ok(Outcome::Outdated);
     }
@@ -63,43 +97,41 @@ pub(super) async fn move_leader(context: &Context, observation: &Observation, fr
 /// The IDs of all members, and whether they are learners.
 type Listed = BTreeSet<(u64, bool)>;
 
+/// A voter that has listed the members.
+struct Voter {
+    client: Client,
+    listed: Listed,
+    /// How long it took to connect to it, and to list the members.
+    took: Duration,
+}
+
 /// Connects to a voter that `wanted` accepts and that lists the members: the leader first, then those that are well.
 /// Whether etcd itself refuses a call to protect the quorum depends on the connections of the asked member, and only the
 /// leader has connections to all members. A voter that no Machine carries can be asked like any other, and has to be
 /// asked if it leads.
 ///
 /// The checks of a member's health use a connection that they keep. So a healthy voter may be one that accepts no new
-/// connection, because of a firewall or for want of file descriptors. A voter that refuses at once is skipped. One that
-/// is silent for longer than [`FRESH`] may have failed since it was observed. Then what is permitted beside it may not be
-/// permitted any more, and nobody else is asked.
-async fn connect(
-    context: &Context,
-    observation: &Observation,
-    wanted: impl Fn(u64) -> bool,
-) -> Result<(Client, Listed)> {
+/// connection, because of a firewall or for want of file descriptors. Such a voter is skipped.
+async fn connect(context: &Context, observation: &Observation, wanted: impl Fn(u64) -> bool) -> Result<Voter> {
     let view = View::new(observation);
     let cluster = view.cluster().map_or("", |cluster| cluster.name.as_str());
     let Some(ca) = ca_of(context, &observation.etcd, cluster) else {
         return Err(Error::NotReady("the CA of etcd cannot be read".to_owned()));
     };
-    let now = OffsetDateTime::from_unix_timestamp(observation.now.as_second()).unwrap_or(OffsetDateTime::UNIX_EPOCH);
-    let identity = new_client(&ca, Purpose::Controller, now).map_err(|error| Error::Internal(error.to_string()))?;
+    let at = OffsetDateTime::from_unix_timestamp(observation.now.as_second()).unwrap_or(OffsetDateTime::UNIX_EPOCH);
+    let identity = new_client(&ca, Purpose::Controller, at).map_err(|error| Error::Internal(error.to_string()))?;
     let mut voters: Vec<&Seat<'_>> = view.roster.voters().filter(|seat| seat.id().is_some_and(&wanted)).collect();
     voters.sort_by_key(|seat| (!seat.leads(), !seat.is_well()));
     let urls: Vec<String> = voters.iter().filter_map(|seat| serves_at(observation, seat)).collect();
-    let (mut failures, begun) = (Vec::new(), Instant::now());
+    let mut failures = Vec::new();
     for url in urls {
-        if begun.elapsed() > FRESH {
-            failures.push("before others are asked, the members have to be observed again".to_owned());
-            break;
-        }
         let tls = TlsOptions::new()
             .domain_name(host_of(&url).unwrap_or_default())
             .ca_certificate(Certificate::from_pem(&ca.cert))
             .identity(Identity::from_pem(&identity.cert, &identity.key));
         let options = ConnectOptions::new().with_tls(tls).with_connect_timeout(CONNECT_TIMEOUT);
         match listed_by(&url, options).await {
-            Ok(listed) => return Ok(listed),
+            Ok(voter) => return Ok(voter),
             Err(error) => failures.push(format!("{url}: {error}")),
         }
     }
@@ -107,15 +139,21 @@ async fn connect(
     Err(Error::NotReady(format!("asking etcd: {failures}")))
 }
 
-/// The members, as the one at this URL lists them, and the client that has asked it. The library connects only for the
-/// first request, and lists what the asked member knows, which may be old. A linearizable read through the same member
-/// first makes sure that the member has caught up.
-async fn listed_by(url: &str, options: ConnectOptions) -> Result<(Client, Listed)> {
-    answered("listing the members", LIST_TIMEOUT, async {
-        let mut client = Client::connect([url], Some(options)).await?;
+/// The voter at this URL. The library connects only for the first request.
+async fn listed_by(url: &str, options: ConnectOptions) -> Result<Voter> {
+    let begun = Instant::now();
+    let mut client = answered("connecting", CONNECT_TIMEOUT, Client::connect([url], Some(options))).await?;
+    let listed = list(&mut client, LIST_TIMEOUT).await?;
+    Ok(Voter { client, listed, took: begun.elapsed() })
+}
+
+/// The members. The library lists what the asked member knows, which may be old. A linearizable read through the same
+/// member first makes sure that the member has caught up.
+async fn list(client: &mut Client, limit: Duration) -> Result<Listed> {
+    answered("listing the members", limit, async {
         client.get("etcd-cluster-controller", None).await?;
         let list = client.member_list().await?;
-        Ok((client, list.members().iter().map(|member| (member.id(), member.is_learner())).collect()))
+        Ok(list.members().iter().map(|member| (member.id(), member.is_learner())).collect())
     })
     .await
 }

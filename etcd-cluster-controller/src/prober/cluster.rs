@@ -113,13 +113,15 @@ impl Cluster {
     }
 
     /// Probes these targets, all at the same time.
-    pub(super) async fn probe_all(&self, shared: &Shared, wanted: &Probes, targets: &[&Target]) {
-        join_all(targets.iter().map(|target| self.probe(shared, &shared.live, wanted, target))).await;
+    pub(super) async fn probe_all(&self, shared: &Shared, permits: &Semaphore, wanted: &Probes, targets: &[&Target]) {
+        join_all(targets.iter().map(|target| self.probe(shared, permits, wanted, target))).await;
     }
 
-    /// Whether the latest probe of a target was answered.
-    pub(super) fn has_answered(&self, key: &TargetKey) -> bool {
-        self.state().snapshot.probes.get(key).is_some_and(|probe| probe.report().is_some())
+    /// Whether the latest probe of a target was answered within this time.
+    pub(super) fn has_answered_within(&self, key: &TargetKey, limit: Duration) -> bool {
+        let state = self.state();
+        let is_soon = state.timed.get(key).is_some_and(|(_, took)| *took <= limit);
+        is_soon && state.snapshot.probes.get(key).is_some_and(|probe| probe.report().is_some())
     }
 
     /// Whether another member answers, which shows that it and this controller trust each other.

@@ -1,7 +1,7 @@
 //! The prober with members on real sockets.
 
 use super::*;
-use crate::etcd_access::fake::{FakeMember, LIST, Reply, STATUS, ca, status, voter};
+use crate::etcd_access::fake::{FakeMember, LIST, RANGE, Reply, STATUS, ca, status, voter};
 use crate::observation::probe::{Distrust, ListFault, MemberFault, Membership, OurFault, Outcome, RunKind};
 use serde_json::json;
 use std::net::{Ipv4Addr, TcpListener};
@@ -356,31 +356,35 @@ async fn members_that_hang_do_not_add_up_and_do_not_delay_a_refresh() {
     assert!(knows(&snapshot, 1) && !member.asked().is_empty());
 }
 
-/// The list takes seconds where the asked member does not answer. Meanwhile a member that has answered fails.
+/// One that has answered hangs, or answers late, which takes seconds. Meanwhile another one fails.
 #[tokio::test]
-async fn what_a_refresh_says_of_members_is_not_old_when_it_ends() {
-    let mut world = World::new();
-    world.wanted.interval = Duration::from_secs(3600);
-    let first = world.member(voter(0xc, 1, &[1, 2]));
-    let second = world.member(voter(0xc, 2, &[1, 2]));
-    world.set();
-    let well = |s: &Snapshot| knows(s, 2) && is(s, "m0", RunKind::Healthy) && is(s, "m1", RunKind::Healthy);
-    world.until("well", well).await;
-    let hangs = |id| {
-        let well = voter(0xc, id, &[1, 2]);
-        move |path: &str| if path == LIST { Reply::Never } else { well(path) }
-    };
-    first.becomes(hangs(1));
-    second.becomes(hangs(2));
-    let (snapshot, ()) = tokio::join!(world.prober.refresh(UID), async {
-        sleep(Duration::from_secs(2)).await;
-        first.becomes(|_| Reply::Close);
-    });
-    assert!(is(&snapshot, "m0", RunKind::Failing), "it has failed while the list was read");
-    assert!(is(&snapshot, "m1", RunKind::Healthy));
-    let [failed, well] = ["m0", "m1"].map(|machine| snapshot.probes[&TargetKey::of(machine)].at);
-    let apart = well.duration_since(failed).abs();
-    assert!(apart.as_secs() < 2, "it was asked again too: {apart:?}");
+async fn whoever_answers_soon_is_asked_until_all_of_them_are_asked_at_the_same_time() {
+    for is_late in [false, true] {
+        let mut world = World::new();
+        world.wanted.interval = Duration::from_secs(3600);
+        let [fails, waits, _stays] = [1, 2, 3].map(|id| world.member(voter(0xc, id, &[1, 2, 3])));
+        world.set();
+        let well = |s: &Snapshot| ["m0", "m1", "m2"].iter().all(|name| is(s, name, RunKind::Healthy));
+        world.until("well", well).await;
+        let late = voter(0xc, 2, &[1, 2, 3]);
+        waits.becomes(move |path| {
+            if !is_late {
+                return Reply::Never;
+            }
+            std::thread::sleep(if path == RANGE { Duration::from_secs(2) } else { Duration::ZERO });
+            late(path)
+        });
+        let (after, ()) = tokio::join!(world.prober.ask_again(UID), async {
+            sleep(Duration::from_secs(1)).await;
+            fails.becomes(|_| Reply::Close);
+        });
+        assert!(is(&after, "m0", RunKind::Failing), "it has failed while another one was waited for");
+        assert!(is(&after, "m1", if is_late { RunKind::Healthy } else { RunKind::Failing }));
+        assert!(is(&after, "m2", RunKind::Healthy));
+        let at = |snapshot: &Snapshot, machine| snapshot.probes[&TargetKey::of(machine)].at;
+        let apart = at(&after, "m2").duration_since(at(&after, "m0")).abs();
+        assert!(apart.as_secs() < 1, "they were asked at the same time: {apart:?}");
+    }
 }
 
 #[tokio::test]
