@@ -92,7 +92,12 @@ setup_install_packages() {
     local missing
     missing=$(setup_missing_packages)
     [ -n "$missing" ] || return 0
-    [ "$(id -u)" = 0 ] || setup_fail "these packages are missing; as root: apt-get install $missing"
+    local before="apt-get update && "
+    case " $missing " in
+    # Or it would set up this computer at its next boot.
+    *" cloud-init "*) before="mkdir -p /etc/cloud && touch /etc/cloud/cloud-init.disabled && $before" ;;
+    esac
+    [ "$(id -u)" = 0 ] || setup_fail "these packages are missing; as root: ${before}apt-get install $missing"
     setup_has apt-get || setup_fail "no apt-get here; these Debian packages, or what has their programs, are missing: $missing"
     setup_say "installing packages: $missing"
     export DEBIAN_FRONTEND=noninteractive

@@ -26,7 +26,7 @@ const OURS: &str = "manager=debug,controller_support=debug,etcd_cluster_controll
 
 /// Managed external etcd for Cluster API.
 ///
-/// Of a flag that is given twice, the last value counts.
+/// If you give a flag twice, the last value counts.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "manager", version, args_override_self = true)]
 pub struct Flags {
@@ -95,7 +95,7 @@ pub struct Flags {
     pub diagnostics_address: Option<Address>,
 
     /// Folder with the certificate for --diagnostics-address: tls.crt and tls.key, which are read again every minute.
-    /// Default: one that nobody has signed.
+    /// Without it, the certificate is self-signed.
     #[arg(long, value_name = "FOLDER")]
     pub diagnostics_cert_dir: Option<PathBuf>,
 
@@ -111,7 +111,7 @@ pub struct Flags {
     )]
     pub insecure_diagnostics: bool,
 
-    /// The least version of TLS at --diagnostics-address: VersionTLS12 or VersionTLS13.
+    /// The lowest version of TLS at --diagnostics-address: VersionTLS12 or VersionTLS13.
     #[arg(long, value_name = "VERSION", default_value = "VersionTLS12", value_parser = values::tls_version)]
     pub tls_min_version: TlsVersion,
 

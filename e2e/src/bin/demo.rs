@@ -10,7 +10,7 @@ use std::process::ExitCode;
 #[derive(Parser)]
 #[command(name = "demo")]
 struct Arguments {
-    /// End by itself when all has been shown; not with zero if anything failed.
+    /// End when everything has been shown. The exit code is not zero if anything failed.
     #[arg(long)]
     once: bool,
     /// What the machines are made of.

@@ -87,7 +87,7 @@ fn forget_accepted() -> Plan {
 }
 
 /// Why no other cluster ID is accepted now: the recorded cluster serves, or may serve again in a moment. One failing
-/// check is no sign that it is gone. Machines that a person has deleted do not count: what is on them goes with them.
+/// check does not show that it is gone. Machines that a person has deleted do not count: what is on them goes with them.
 fn kept(view: &View<'_>, serving: Option<String>) -> Option<String> {
     let observation = view.observation;
     let recorded = observation.recorded_cluster_id()?;

@@ -143,7 +143,7 @@ fn a_failing_member_counts_until_it_has_failed_long_enough() {
     assert_eq!(shows(&early, c::MEMBERS_HEALTHY), ("False".to_owned(), reasons::MEMBER_UNHEALTHY.to_owned()));
     story.pass(59);
     story.failing(1, "no answer in time");
-    assert_eq!(story.settle(), early, "other words for the same failure are no news");
+    assert_eq!(story.settle(), early, "other words for the same failure are not news");
     story.pass(1);
     let late = story.settle();
     assert!(!late.ready);
