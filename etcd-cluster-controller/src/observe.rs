@@ -39,6 +39,19 @@ pub(crate) async fn observe(context: &Context, etcd: Arc<EtcdCluster>) -> Result
 /// Reads it again: the EtcdCluster, its Cluster and its Machines from the API server, and the members by asking each of
 /// them now.
 pub(crate) async fn observe_live(context: &Context, before: &Observation) -> Result<Observation> {
+    from_api_server(context, before, true).await
+}
+
+/// The same right before a removal, once [`observe_live`] has asked all members. The members are asked last, and only
+/// those that have answered, so that nothing is waited for between their answers and the removal.
+pub(crate) async fn observe_again(context: &Context, before: &Observation) -> Result<Observation> {
+    let mut again = from_api_server(context, before, false).await?;
+    again.take(context.prober.ask_again(&again.etcd.uid().unwrap_or_default()).await);
+    again.now = now();
+    Ok(again)
+}
+
+async fn from_api_server(context: &Context, before: &Observation, asks_members: bool) -> Result<Observation> {
     let (namespace, name) = (before.etcd.namespace().unwrap_or_default(), before.etcd.name_any());
     let etcds: Api<EtcdCluster> = Api::namespaced(context.shared.client.clone(), &namespace);
     let etcd = etcds.get(&name).await.doing(|| format!("reading EtcdCluster {name}"))?;
@@ -54,7 +67,7 @@ pub(crate) async fn observe_live(context: &Context, before: &Observation) -> Res
     };
     let machines = api.list(&ListParams::default().labels(&labels)).await.doing(|| "listing Machines".to_owned())?;
     let ours = machines.items.into_iter().filter(|machine| is_controlled_by(machine, &uid));
-    let mut live = read(context, Arc::new(etcd), &ours.map(Arc::new).collect::<Vec<_>>(), true).await?;
+    let mut live = read(context, Arc::new(etcd), &ours.map(Arc::new).collect::<Vec<_>>(), asks_members).await?;
     if let ClusterLink::One(cluster) = &mut live.cluster {
         // The Cluster may have been paused a moment ago. This controller has the permission to list Clusters, and not
         // to get one.

@@ -49,8 +49,8 @@ use tokio::time::Instant;
 const IN_ROUNDS: usize = 96;
 /// How many more are kept for [`Prober::refresh`], so that a membership change never waits for members that hang.
 const LIVE: usize = 32;
-/// How old the answers of members may be at the end of [`Prober::ask_again`]. A removal rests on them.
-pub(crate) const FRESH: Duration = Duration::from_secs(1);
+/// Answers that are given within this time are of the same time. A removal rests on them.
+const FRESH: Duration = Duration::from_secs(1);
 
 /// The members of one cluster to probe, and what to expect.
 #[derive(Clone, PartialEq, Eq)]
@@ -170,24 +170,31 @@ impl Prober {
         cluster.snapshot()
     }
 
-    /// Probes again the members that have answered within [`FRESH`], until all of those that still do so have been asked
-    /// at the same time. Returns what is known after that. Members that are slow or silent are not waited for: what is
-    /// known of them stands.
+    /// Probes again the members that have answered, and returns what is known after that. Takes at most 5 s for each
+    /// address of a target and for each member that falls silent.
+    ///
+    /// Whoever falls silent is waited for, and another one may fail meanwhile. So all others are asked again, until none
+    /// falls silent. Then those that answer within [`FRESH`] are asked once more if others took longer.
     pub async fn ask_again(&self, uid: &str) -> Snapshot {
         let Some(cluster) = self.get(uid) else { return Snapshot::default() };
         let wanted = cluster.wanted();
-        // Not those that others wait for: these few requests use connections that are there.
+        // Permits of its own: these few requests do not wait for members of other clusters that hang.
         let permits = Semaphore::new(wanted.targets.len());
-        loop {
+        let mut asked: Vec<&Target> = wanted.targets.iter().collect();
+        let mut limit = Duration::MAX;
+        // Each round that takes longer leaves somebody out, or is the first of those that answer soon.
+        for _ in 0..=wanted.targets.len() + 1 {
+            asked.retain(|target| cluster.has_answered_within(&target.key, limit));
             let begun = Instant::now();
-            let answer = |target: &&Target| cluster.has_answered_within(&target.key, FRESH);
-            let asked: Vec<&Target> = wanted.targets.iter().filter(answer).collect();
             cluster.probe_all(&self.shared, &permits, &wanted, &asked).await;
-            // Whoever was waited for is not asked again.
             if begun.elapsed() <= FRESH {
-                return cluster.snapshot();
+                break;
+            }
+            if asked.iter().all(|target| cluster.has_answered_within(&target.key, limit)) {
+                limit = FRESH;
             }
         }
+        cluster.snapshot()
     }
 
     fn get(&self, uid: &str) -> Option<Arc<Cluster>> {

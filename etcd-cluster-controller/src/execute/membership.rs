@@ -6,27 +6,27 @@ use super::Outcome;
 use crate::context::Context;
 use crate::observation::Observation;
 use crate::observation::host::host_of;
-use crate::observe::{ca_of, now, observe_live};
+use crate::observe::{ca_of, observe_again};
 use crate::pki::{Client as Purpose, new_client};
 use crate::plan::{Hold, Plan, Step, View, plan};
-use crate::prober::FRESH;
 use crate::quorum::MayRemove;
 use crate::roster::Seat;
 use crate::roster::strangers::serves_at;
 use api::conditions::reasons;
 use controller_support::{Error, Result};
 use etcd_client::{Certificate, Client, ConnectOptions, Identity, TlsOptions};
-use kube::ResourceExt;
 use std::collections::BTreeSet;
 use std::time::Duration;
 use time::OffsetDateTime;
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 
 /// A member that does not accept a connection within this time is skipped.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 /// A member that does not list the members within this time is skipped: it is the time that a member has to answer a
 /// health check.
 const LIST_TIMEOUT: Duration = Duration::from_secs(5);
+/// The time for the same list right before a removal, over the connection that is there. Another voter may fail in it.
+const LIST_AGAIN_TIMEOUT: Duration = Duration::from_secs(2);
 /// etcd itself gives up on a request after seven seconds.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(8);
 /// What etcd answers (`ErrUnhealthy`) until all members have been connected to one another for five seconds.
@@ -34,23 +34,19 @@ const NOT_SETTLED: &str = "etcdserver: unhealthy cluster";
 
 /// Removes a member. etcd may have carried out a call whose answer is lost: the next reconcile reads the list.
 ///
-/// A member that answered the look that permits the removal may have failed since: other members were waited for, the
-/// API server was slow, or a voter was silent to a new connection. Then the permission may not stand any more. So once
-/// the connection is there, those that answer are asked again, and the plan has to come out the same. Then the same voter
-/// lists the members again, and may take only [`FRESH`] longer than at first. It takes longer if the leader has just
-/// failed, because a linearizable read waits for another leader.
+/// A member that answered the look that permits the removal may have failed since, and the objects may have changed:
+/// other members were waited for, the API server was slow, or a voter was silent to a new connection. So once the
+/// connection is there, all is observed again, and the plan has to come out the same. Then the same voter lists the
+/// members again, within a short time.
 pub(super) async fn remove(context: &Context, observation: &Observation, permission: &MayRemove) -> Result<Outcome> {
     let id = permission.member_id();
-    let begun = Instant::now();
-    let Voter { mut client, took, .. } = connect(context, observation, |member| member != id).await?;
-    let is_fresh = begun.elapsed() <= FRESH;
-    if !is_still_planned(context, observation, permission, is_fresh).await? {
+    let (mut client, _) = connect(context, observation, |member| member != id).await?;
+    if !is_still_planned(context, observation, permission).await? {
         let message = "a look right before the removal does not permit it any more; planning again in 1 s";
-        return Ok(Outcome::Waiting(
-            Hold::new(reasons::WAITING_FOR_SAFE_REMOVAL, message).again(Duration::from_secs(1)),
-        ));
+        let hold = Hold::new(reasons::WAITING_FOR_SAFE_REMOVAL, message);
+        return Ok(Outcome::Waiting(hold.again(Duration::from_secs(1))));
     }
-    if !permission.was_made_from(&list(&mut client, took + FRESH).await?) {
+    if !permission.was_made_from(&list(&mut client, LIST_AGAIN_TIMEOUT).await?) {
         return Ok(Outcome::Outdated);
     }
     match timeout(REQUEST_TIMEOUT, client.member_remove(id)).await {
@@ -65,28 +61,20 @@ pub(super) async fn remove(context: &Context, observation: &Observation, permiss
     }
 }
 
-/// Whether the removal comes out again from what the members answer now. If the observation is not fresh, everything is
-/// observed again first: the spec and the Machines may have changed as well.
-async fn is_still_planned(
-    context: &Context,
-    observation: &Observation,
-    permission: &MayRemove,
-    is_fresh: bool,
-) -> Result<bool> {
-    let mut again = if is_fresh { observation.clone() } else { observe_live(context, observation).await? };
-    again.take(context.prober.ask_again(&again.etcd.uid().unwrap_or_default()).await);
-    again.now = now();
+/// Whether the same removal comes out again now.
+async fn is_still_planned(context: &Context, observation: &Observation, permission: &MayRemove) -> Result<bool> {
+    let again = observe_again(context, observation).await?;
     let next = plan(&again).next;
     let is_same = matches!(&next, Plan::Do(Step::RemoveMember(same)) if same == permission);
     if !is_same {
         tracing::info!(?permission, ?next, "off: it does not come out the same right before it");
     }
-    Ok(is_same)
+    Ok(is_same && context.shared.scope.reconciles(again.etcd.as_ref()))
 }
 
 /// Moves leadership to another member. Only the leader can hand leadership over.
 pub(super) async fn move_leader(context: &Context, observation: &Observation, from: u64, to: u64) -> Result<Outcome> {
-    let Voter { mut client, listed, .. } = connect(context, observation, |member| member == from).await?;
+    let (mut client, listed) = connect(context, observation, |member| member == from).await?;
     if !listed.contains(&(to, false)) {
         return Ok(Outcome::Outdated);
     }
@@ -97,14 +85,6 @@ pub(super) async fn move_leader(context: &Context, observation: &Observation, fr
 /// The IDs of all members, and whether they are learners.
 type Listed = BTreeSet<(u64, bool)>;
 
-/// A voter that has listed the members.
-struct Voter {
-    client: Client,
-    listed: Listed,
-    /// How long it took to connect to it, and to list the members.
-    took: Duration,
-}
-
 /// Connects to a voter that `wanted` accepts and that lists the members: the leader first, then those that are well.
 /// Whether etcd itself refuses a call to protect the quorum depends on the connections of the asked member, and only the
 /// leader has connections to all members. A voter that no Machine carries can be asked like any other, and has to be
@@ -112,7 +92,11 @@ struct Voter {
 ///
 /// The checks of a member's health use a connection that they keep. So a healthy voter may be one that accepts no new
 /// connection, because of a firewall or for want of file descriptors. Such a voter is skipped.
-async fn connect(context: &Context, observation: &Observation, wanted: impl Fn(u64) -> bool) -> Result<Voter> {
+async fn connect(
+    context: &Context,
+    observation: &Observation,
+    wanted: impl Fn(u64) -> bool,
+) -> Result<(Client, Listed)> {
     let view = View::new(observation);
     let cluster = view.cluster().map_or("", |cluster| cluster.name.as_str());
     let Some(ca) = ca_of(context, &observation.etcd, cluster) else {
@@ -131,7 +115,7 @@ async fn connect(context: &Context, observation: &Observation, wanted: impl Fn(u
             .identity(Identity::from_pem(&identity.cert, &identity.key));
         let options = ConnectOptions::new().with_tls(tls).with_connect_timeout(CONNECT_TIMEOUT);
         match listed_by(&url, options).await {
-            Ok(voter) => return Ok(voter),
+            Ok(listed) => return Ok(listed),
             Err(error) => failures.push(format!("{url}: {error}")),
         }
     }
@@ -139,12 +123,11 @@ async fn connect(context: &Context, observation: &Observation, wanted: impl Fn(u
     Err(Error::NotReady(format!("asking etcd: {failures}")))
 }
 
-/// The voter at this URL. The library connects only for the first request.
-async fn listed_by(url: &str, options: ConnectOptions) -> Result<Voter> {
-    let begun = Instant::now();
+/// A client of the voter at this URL, and the members as it lists them. The library connects only for the first request.
+async fn listed_by(url: &str, options: ConnectOptions) -> Result<(Client, Listed)> {
     let mut client = answered("connecting", CONNECT_TIMEOUT, Client::connect([url], Some(options))).await?;
     let listed = list(&mut client, LIST_TIMEOUT).await?;
-    Ok(Voter { client, listed, took: begun.elapsed() })
+    Ok((client, listed))
 }
 
 /// The members. The library lists what the asked member knows, which may be old. A linearizable read through the same
