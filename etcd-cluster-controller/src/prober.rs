@@ -174,7 +174,7 @@ impl Prober {
     /// address of a target and for each member that falls silent.
     ///
     /// Whoever falls silent is waited for, and another one may fail meanwhile. So all others are asked again, until none
-    /// falls silent. Then those that answer within [`FRESH`] are asked once more if others took longer.
+    /// falls silent. Then those that answer within a second are asked once more if others took longer.
     pub async fn ask_again(&self, uid: &str) -> Snapshot {
         let Some(cluster) = self.get(uid) else { return Snapshot::default() };
         let wanted = cluster.wanted();

@@ -371,7 +371,7 @@ async fn whoever_answers_soon_is_asked_until_all_of_them_are_asked_at_the_same_t
             if !is_late {
                 return Reply::Never;
             }
-            std::thread::sleep(if path == RANGE { Duration::from_secs(2) } else { Duration::ZERO });
+            std::thread::park_timeout(if path == RANGE { Duration::from_secs(2) } else { Duration::ZERO });
             late(path)
         });
         let (after, ()) = tokio::join!(world.prober.ask_again(UID), async {
