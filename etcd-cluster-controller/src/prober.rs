@@ -4,7 +4,7 @@
 //! reconcile: prober.set(etcd, uid, wanted) sets the targets and the interval; cheap if nothing has changed
 //!            prober.snapshot(uid)          what is known: a probe for each target, and the member list
 //!            prober.refresh(uid).await     the same, asked again now: right before a membership change
-//!            prober.ask_again(uid).await   the same, from those that answer soon: right before a removal
+//!            prober.ask_again(uid).await   the same, from those that have answered: right before a removal
 //!            prober.forget(uid)            the EtcdCluster is gone
 //!            prober.retain(exists)         now and then: forgets those that went without a last reconcile
 //! prober:    changes <- etcd               something that matters has changed (prober/verdict.rs): reconcile it
@@ -13,9 +13,9 @@
 //! Guarantees:
 //! - A cluster that hangs does not delay another cluster: each cluster has a task of its own, and no probe takes longer
 //!   than 5 s for each address.
-//! - At most 128 requests are under way at the same time, 32 of them kept for `refresh`. If more than some 750 members
-//!   are silent at the same time, the time between two probes of a member gets so long that no run of failures becomes
-//!   long. That is intended: nothing is repaired when so much looks bad at once.
+//! - At most 128 requests are under way at the same time, 32 of them kept for `refresh`, beside those of `ask_again`. If
+//!   more than some 750 members are silent at the same time, the time between two probes of a member gets so long that
+//!   no run of failures becomes long. That is intended: nothing is repaired when so much looks bad at once.
 //! - The list of a cluster other than the recorded one is never reported as the member list.
 //! - A target that is new, or whose addresses, expected member or eagerness have changed, is probed immediately.
 
@@ -49,7 +49,7 @@ use tokio::time::Instant;
 const IN_ROUNDS: usize = 96;
 /// How many more are kept for [`Prober::refresh`], so that a membership change never waits for members that hang.
 const LIVE: usize = 32;
-/// Answers that are given within this time are of the same time. A removal rests on them.
+/// Answers that come within this time count as given at the same time. A removal rests on them.
 const FRESH: Duration = Duration::from_secs(1);
 
 /// The members of one cluster to probe, and what to expect.

@@ -53,8 +53,8 @@ enum Victim {
     Follower,
 }
 
-/// A voter that stays is cut off at each of these moments. A voter that is killed is no danger here: its peers
-/// notice at once, and etcd itself refuses the removal.
+/// A voter that does not leave now is cut off at each of these moments. It is not killed: its peers would notice at
+/// once, and etcd itself would refuse the removal.
 pub(crate) async fn a_voter_fails(bed: &mut Bed) -> Result<()> {
     bed.kill_manager(0).await?;
     let proxy = EtcdProxy::start(bed).await?;

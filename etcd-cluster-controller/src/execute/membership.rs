@@ -102,8 +102,8 @@ async fn connect(
     let Some(ca) = ca_of(context, &observation.etcd, cluster) else {
         return Err(Error::NotReady("the CA of etcd cannot be read".to_owned()));
     };
-    let at = OffsetDateTime::from_unix_timestamp(observation.now.as_second()).unwrap_or(OffsetDateTime::UNIX_EPOCH);
-    let identity = new_client(&ca, Purpose::Controller, at).map_err(|error| Error::Internal(error.to_string()))?;
+    let now = OffsetDateTime::from_unix_timestamp(observation.now.as_second()).unwrap_or(OffsetDateTime::UNIX_EPOCH);
+    let identity = new_client(&ca, Purpose::Controller, now).map_err(|error| Error::Internal(error.to_string()))?;
     let mut voters: Vec<&Seat<'_>> = view.roster.voters().filter(|seat| seat.id().is_some_and(&wanted)).collect();
     voters.sort_by_key(|seat| (!seat.leads(), !seat.is_well()));
     let urls: Vec<String> = voters.iter().filter_map(|seat| serves_at(observation, seat)).collect();
