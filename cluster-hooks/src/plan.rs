@@ -144,7 +144,7 @@ fn keeps_others(observation: &Observation) -> bool {
         (Some(Joining::With(list)), Some(control_plane)) => {
             !list.is_empty() && *list != control_plane.real_endpoints().into_iter().collect()
         }
-        (Some(Joining::Unknown(_)), _) => true,
+        (Some(Joining::Unknown(_) | Joining::WithNone), _) => true,
         _ => false,
     }
 }

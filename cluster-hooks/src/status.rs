@@ -173,7 +173,11 @@ fn rolling(observation: &Observation) -> Option<String> {
     ))
 }
 
-/// With which earlier endpoints a further machine would join, or that this is not known. None: with the present ones.
+/// What a person can do about endpoints in kubeadm's configuration that are not the present ones.
+const ROLL_OUT: &str = "roll the control plane out once more, which brings it up to date";
+
+/// With which earlier endpoints a further machine would join, or that it would join with none, or that this is not
+/// known. None: with the present ones.
 fn would_join(joining: &Joining, present: &EndpointList) -> Option<String> {
     let map = format!("ConfigMap kube-system/{KUBEADM_CONFIG} of the Kubernetes cluster");
     match joining {
@@ -183,11 +187,12 @@ fn would_join(joining: &Joining, present: &EndpointList) -> Option<String> {
         Joining::With(list) if list.is_empty() || list == present => None,
         Joining::With(list) => {
             let urls: Vec<&str> = list.iter().map(String::as_str).collect();
-            Some(format!(
-                "another one would join with {}, which {map} has: roll the control plane out once more, which brings it up to date",
-                urls.join(", ")
-            ))
+            Some(format!("another one would join with {}, which {map} has: {ROLL_OUT}", urls.join(", ")))
         }
+        Joining::WithNone => Some(format!(
+            "the API server of another one would not start, because {map} has no endpoint of etcd, or only the \
+             placeholder: {ROLL_OUT}"
+        )),
     }
 }
 

@@ -14,13 +14,17 @@ pub const KUBEADM_CONFIG: &str = "kubeadm-config";
 pub enum Joining {
     /// They are not known, for this reason: everything stays in use.
     Unknown(String),
-    /// This list. It is empty if kubeadm keeps no configuration there.
+    /// This list. It is empty if kubeadm keeps no configuration there: no machine can join then.
     With(EndpointList),
+    /// The configuration names no endpoint, or only the placeholder: a machine can join, but its API server finds no
+    /// etcd. Everything stays in use until this is mended, because a person has to see it.
+    WithNone,
 }
 
 /// Reads kubeadm's ConfigMap.
 pub fn joining(map: &ConfigMap) -> Joining {
     match endpoints(map) {
+        Some(list) if list.is_empty() => Joining::WithNone,
         Some(list) => Joining::With(list),
         None => Joining::Unknown(format!("ConfigMap kube-system/{KUBEADM_CONFIG} names no endpoints of etcd")),
     }
@@ -50,7 +54,8 @@ mod tests {
         let two = parse_list("https://10.0.0.1:2379,https://10.0.0.2:2379");
         assert_eq!(read(written), Joining::With(two));
         let placeholder = format!("etcd: {{external: {{endpoints: [\"{}\"]}}}}", names::PLACEHOLDER_ENDPOINT);
-        assert_eq!(read(&placeholder), Joining::With(EndpointList::new()));
+        assert_eq!(read(&placeholder), Joining::WithNone);
+        assert_eq!(read("etcd: {external: {endpoints: []}}"), Joining::WithNone);
         for other in ["etcd: {local: {dataDir: /var/lib/etcd}}", "etcd: {external: {endpoints: [1]}}", "- :", ""] {
             assert!(matches!(read(other), Joining::Unknown(_)), "{other}");
         }

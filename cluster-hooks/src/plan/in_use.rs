@@ -97,7 +97,7 @@ fn with_joining(observation: &Observation, control_plane: &ControlPlaneView, use
     match &observation.reads.joining {
         _ if !control_plane.initialized => Joined::Known(used.clone()),
         None => Joined::ToBeRead,
-        Some(Joining::Unknown(_)) => Joined::Unknown,
+        Some(Joining::Unknown(_) | Joining::WithNone) => Joined::Unknown,
         Some(Joining::With(list)) => Joined::Known(used.iter().cloned().chain([list.clone()]).collect()),
     }
 }

@@ -182,6 +182,8 @@ fn what_further_machines_would_join_with_is_told() {
     let old = says(Joining::With(parse_list(ENDPOINTS)));
     let would = format!("{begin}another one would join with {}, ", ENDPOINTS.replace(',', ", "));
     assert!(old.starts_with(&would) && old.contains("once more") && old.ends_with(rest), "{old}");
+    let none = says(Joining::WithNone);
+    assert!(none.starts_with(begin) && none.contains("placeholder: roll") && none.ends_with(rest), "{none}");
     assert_eq!(says(Joining::With(parse_list(one))), "True Ready ");
 }
 

@@ -186,7 +186,8 @@ fn rolled() -> World {
 #[test]
 fn what_further_machines_would_join_with_is_in_use_too() {
     let mut world = rolled();
-    for kept in [Joining::Unknown("its API server does not answer".to_owned()), Joining::With(parse_list(ONE))] {
+    let unknown = Joining::Unknown("its API server does not answer".to_owned());
+    for kept in [unknown, Joining::WithNone, Joining::With(parse_list(ONE))] {
         world.joining = Some(kept);
         let (observation, plan) = world.plan();
         assert_eq!(plan, Plan::Steady, "all stay in use");
