@@ -33,7 +33,6 @@ use crate::build::InitContent;
 use crate::context::Context;
 use crate::observation::Observation;
 use crate::plan::{Hold, Step};
-use crate::put_off::PUT_OFF;
 use api::conditions::reasons;
 use api::{EtcdCluster, names};
 use controller_support::{Error, Result, apply};
@@ -48,9 +47,9 @@ use std::time::Duration;
 /// event that would cause another try.
 const AGAIN: Duration = Duration::from_secs(10);
 
-/// When such work is tried again after this failure. A refusal usually lasts for long.
-fn again(error: &Error) -> Duration {
-    if error.is_invalid() { PUT_OFF } else { AGAIN }
+/// When such work is tried again after this failure: after a refusal, which may last for long, when `refused` has passed.
+fn again(error: &Error, refused: Duration) -> Duration {
+    if error.is_invalid() { refused } else { AGAIN }
 }
 
 /// How a step ended.

@@ -22,6 +22,11 @@ impl PutOff {
         self.0.get(&key(uid, what)).is_some()
     }
 
+    /// The same for a task that is put off for less than [`PUT_OFF`].
+    pub(crate) fn has_for(&self, time: Duration, uid: &str, what: &str) -> bool {
+        self.0.age(&key(uid, what)).is_some_and(|age| age < time)
+    }
+
     /// Puts a task off.
     pub(crate) fn put(&self, uid: &str, what: &str) {
         self.0.insert(key(uid, what), ());
@@ -35,4 +40,23 @@ impl PutOff {
 
 fn key(uid: &str, what: &str) -> String {
     format!("{uid}/{what}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_task_is_put_off_for_as_long_as_it_says() {
+        let put_off = PutOff::default();
+        let soon = PUT_OFF / 10;
+        let has = |put_off: &PutOff| (put_off.has_for(soon, "a", "task"), put_off.has("a", "task"));
+        assert_eq!(has(&put_off), (false, false));
+        put_off.put("a", "task");
+        assert_eq!(has(&put_off), (true, true));
+        tokio::time::advance(soon).await;
+        assert_eq!(has(&put_off), (false, true));
+        tokio::time::advance(PUT_OFF - soon).await;
+        assert_eq!(has(&put_off), (false, false));
+    }
 }

@@ -30,7 +30,7 @@ pub(crate) async fn drop_begun(context: &Context, observation: &Observation, pla
         Ok(None) => return left,
         Err(error) => {
             tracing::warn!(%error, configs = ?due, "what was begun for Machines cannot be judged live, and stays");
-            return Some(again(&error));
+            return Some(again(&error, PUT_OFF));
         }
     };
     let Template::Found { clones, .. } = &live.template else { return Some(AGAIN) };
@@ -62,7 +62,7 @@ pub(crate) async fn drop_begun(context: &Context, observation: &Observation, pla
                     context.shared.kinds.forget(&clones.group, &clones.kind).await;
                 }
                 tracing::warn!(%error, config = name, "what was begun for a Machine was not deleted");
-                again(&error)
+                again(&error, PUT_OFF)
             }
         };
         if later == PUT_OFF {

@@ -5,7 +5,6 @@ use super::{Outcome, again, set_metadata};
 use crate::context::Context;
 use crate::observation::Observation;
 use crate::plan::{Loss, is_left_alone};
-use crate::put_off::PUT_OFF;
 use api::{EtcdCluster, names};
 use controller_support::{Result, apply};
 use kube::ResourceExt;
@@ -15,6 +14,8 @@ use std::time::Duration;
 
 /// What is put off after a refusal.
 const WHAT: &str = "block-move";
+/// For how long. A refusal may pass, and `clusterctl move` waits for the removal, but not for ten minutes.
+const REFUSED: Duration = Duration::from_secs(30);
 
 /// Sets or removes the annotation, if that changes anything. This happens before the status is written that a move
 /// would lose. Nothing of ours depends on the annotation, so a failure is logged, and it is tried again. Returns when,
@@ -31,8 +32,8 @@ pub(crate) async fn show_block_move(
     let etcd = context.written.as_written(observation.etcd.clone());
     let Some(value) = change(&etcd, observation, loss) else { return Ok(None) };
     let uid = etcd.uid().unwrap_or_default();
-    if context.put_off.has(&uid, WHAT) {
-        return Ok(Some(PUT_OFF));
+    if is_put_off(context, &uid) {
+        return Ok(Some(REFUSED));
     }
     tracing::info!(etcd = etcd.name_any(), ?loss, "whether clusterctl may move it has changed");
     let metadata = json!({"annotations": {names::BLOCK_MOVE_ANNOTATION: value}});
@@ -44,10 +45,14 @@ pub(crate) async fn show_block_move(
             if error.is_invalid() {
                 context.put_off.put(&uid, WHAT);
             }
-            return Ok(Some(again(&error)));
+            return Ok(Some(again(&error, REFUSED)));
         }
     }
     Ok(None)
+}
+
+fn is_put_off(context: &Context, uid: &str) -> bool {
+    context.put_off.has_for(REFUSED, uid, WHAT)
 }
 
 /// Writes annotations right before a Machine is created, and `block-move` with them, in one request. If only
@@ -60,7 +65,7 @@ pub(super) async fn begin_with(
     let etcd = observation.etcd.as_ref();
     let uid = etcd.uid().unwrap_or_default();
     let something = Loss::Of("a Machine is being made".to_owned());
-    let value = change(etcd, observation, &something).filter(|_| !context.put_off.has(&uid, WHAT));
+    let value = change(etcd, observation, &something).filter(|_| !is_put_off(context, &uid));
     let Some(value) = value else { return set_metadata(context, etcd, json!({"annotations": annotations})).await };
     let mut all = annotations.clone();
     all.insert(names::BLOCK_MOVE_ANNOTATION, value);
@@ -128,6 +133,6 @@ mod tests {
             let answer = kube::Error::Api(Box::new(Status { code, ..Status::default() }));
             Err::<(), _>(answer).doing(|| "patching".to_owned()).unwrap_err()
         };
-        assert_eq!([403, 503].map(|code| again(&failed(code))), [PUT_OFF, AGAIN]);
+        assert_eq!([403, 503].map(|code| again(&failed(code), REFUSED)), [REFUSED, AGAIN]);
     }
 }
