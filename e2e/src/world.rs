@@ -18,9 +18,11 @@ mod setup;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use anyhow::{Context, Result};
 
+use crate::scenarios::Durations;
 use crate::tools::{ManagementKubernetes, Release, Tools};
 
 /// Bridge that machines attach to.
@@ -159,15 +161,17 @@ pub fn block_on<T>(scenario: impl Future<Output = Result<T>>) -> Result<T> {
 /// One test for `libtest_mimic`: `scenario` in `world`, with logs in a directory of its own name.
 ///
 /// Scenarios of one world use the same ports, so they run one after the other: set `test_threads` to one.
-pub fn trial<F>(world: &World, name: &str, scenario: impl FnOnce(World) -> F + Send + 'static) -> libtest_mimic::Trial
+pub fn trial<F>(
+    durations: &Arc<Durations>,
+    world: &World,
+    name: &str,
+    scenario: impl FnOnce(World) -> F + Send + 'static,
+) -> libtest_mimic::Trial
 where
     F: Future<Output = Result<()>>,
 {
     let (world, logs) = (world.clone(), name.to_owned());
-    libtest_mimic::Trial::test(name, move || {
-        let run = || block_on(scenario(world.with_logs(&logs)?));
-        run().map_err(|error| format!("{error:#}").into())
-    })
+    durations.trial(name, move || block_on(scenario(world.with_logs(&logs)?)))
 }
 
 /// `PATH`, with the directories of `ip` and `iptables`, which an ordinary user's often lacks.

@@ -1,14 +1,27 @@
 //! How long each scenario took.
 
+use anyhow::Result;
+use libtest_mimic::Trial;
 use std::fmt;
-use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 /// The scenarios of one run, in the order in which they ended.
 #[derive(Debug, Default)]
 pub struct Durations(Mutex<Vec<(String, Duration)>>);
 
 impl Durations {
+    /// One test for `libtest_mimic`, which records how long it took.
+    pub fn trial(self: &Arc<Self>, name: &str, run: impl FnOnce() -> Result<()> + Send + 'static) -> Trial {
+        let (durations, test) = (self.clone(), name.to_owned());
+        Trial::test(name, move || {
+            let begun = Instant::now();
+            let ended = run();
+            durations.add(&test, begun.elapsed());
+            ended.map_err(|error| format!("{error:#}").into())
+        })
+    }
+
     /// Records that a scenario has ended, passed or not.
     pub fn add(&self, scenario: &str, took: Duration) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push((scenario.to_owned(), took));

@@ -25,7 +25,7 @@ mod updates;
 use anyhow::Context;
 use e2e::bed::crds;
 use e2e::plane::{Plane, PlaneOptions};
-use e2e::scenarios::is_full;
+use e2e::scenarios::{Durations, is_full};
 use e2e::tools::{DockerProvider, KubeStateMetrics, OpenStackProvider, Promtool, Tools, crds_of_others};
 use e2e::world::{World, block_on, prepare_and_run};
 use futures::future::LocalBoxFuture;
@@ -51,39 +51,36 @@ fn main() -> ExitCode {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("start tokio")?;
         let runtime = Arc::new(runtime);
         let plane: Shared = Arc::default();
+        let durations: Arc<Durations> = Arc::default();
         let mut tests: Vec<Trial> = tests()
             .into_iter()
             .map(|(name, test)| {
                 let (plane, world, runtime) = (plane.clone(), world.clone(), runtime.clone());
-                Trial::test(name, move || {
+                durations.trial(name, move || {
                     let mut slot = plane.lock().unwrap_or_else(PoisonError::into_inner);
-                    let result = runtime.block_on(async { test(&server(&mut slot, &world).await?).await });
-                    result.map_err(|error: anyhow::Error| format!("{error:#}").into())
+                    runtime.block_on(async { test(&server(&mut slot, &world).await?).await })
                 })
             })
             .collect();
-        tests.push(Trial::test("cloud_init::accepts_the_bootstrap_data", || {
-            cloud_init::accepts_the_bootstrap_data().map_err(|error| format!("{error:#}").into())
-        }));
-        tests.push(Trial::test("alerts::fire_when_they_should", || {
-            alerts::fire_when_they_should().map_err(|error| format!("{error:#}").into())
-        }));
-        tests.push(Trial::test("examples::the_documents_of_a_file_belong_together", || {
-            examples::the_documents_of_a_file_belong_together().map_err(|error| format!("{error:#}").into())
-        }));
+        tests.push(durations.trial("cloud_init::accepts_the_bootstrap_data", cloud_init::accepts_the_bootstrap_data));
+        tests.push(durations.trial("alerts::fire_when_they_should", alerts::fire_when_they_should));
+        tests.push(durations.trial(
+            "examples::the_documents_of_a_file_belong_together",
+            examples::the_documents_of_a_file_belong_together,
+        ));
         tests.push({
             let plane = plane.clone();
-            Trial::test("examples::every_document_is_accepted", move || {
+            durations.trial("examples::every_document_is_accepted", move || {
                 let mut slot = plane.lock().unwrap_or_else(PoisonError::into_inner);
-                let result = runtime.block_on(async {
+                runtime.block_on(async {
                     // This test needs a plane of its own, and a world has room for only one.
                     drop(slot.take());
                     examples::every_document_is_accepted(&world).await
-                });
-                result.map_err(|error| format!("{error:#}").into())
+                })
             })
         });
         let conclusion = libtest_mimic::run(&arguments, tests);
+        print!("{durations}");
         // The plane's processes have to end inside the runtime that started them.
         let _ = block_on(async {
             drop(plane.lock().unwrap_or_else(PoisonError::into_inner).take());

@@ -31,10 +31,10 @@ use e2e::scenarios::{Durations, caught};
 use e2e::tools::{Clusterctl, Etcd, Judge, Release, Tools};
 use e2e::world::{World, prepare_and_run};
 use futures::future::LocalBoxFuture;
-use libtest_mimic::{Arguments, Trial};
+use libtest_mimic::Arguments;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 fn main() -> ExitCode {
     prepare_and_run(prepare, |world| {
@@ -48,14 +48,11 @@ fn main() -> ExitCode {
         let tests = scenarios()
             .into_iter()
             .map(|scenario| {
-                let (bed, world, runtime, durations) = (bed.clone(), world.clone(), runtime.clone(), durations.clone());
+                let (bed, world, runtime) = (bed.clone(), world.clone(), runtime.clone());
                 let wanted = scenario.is_wanted(&arguments);
-                let test = Trial::test(scenario.name, move || {
+                let test = durations.trial(scenario.name, move || {
                     let mut slot = bed.lock().unwrap_or_else(PoisonError::into_inner);
-                    let begun = Instant::now();
-                    let result = runtime.block_on(in_a_clean_bed(&mut slot, &world, &scenario));
-                    durations.add(scenario.name, begun.elapsed());
-                    result.map_err(|error| format!("{error:#}").into())
+                    runtime.block_on(in_a_clean_bed(&mut slot, &world, &scenario))
                 });
                 test.with_ignored_flag(!wanted)
             })

@@ -232,7 +232,8 @@ fn scenarios() -> Vec<Scenario<Lane>> {
         scenario!(changes::without_room).long(true),
         scenario!(changes::of_the_number).long(true),
         scenario!(changes::to_more).long(true),
-        scenario!(stale::watches_one_by_one).long(true),
+        // Nine clusters come up side by side, which is as much as two processors can do.
+        scenario!(stale::watches_one_by_one).long(true).alone(true),
         scenario!(stale::beside_another_writer).long(true),
         scenario!(namesakes::keep_the_data).long(true),
         scenario!(lags::in_every_change).long(true),

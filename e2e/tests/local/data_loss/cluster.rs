@@ -7,7 +7,7 @@ use api::names::{ACCEPT_CLUSTER_ID_ANNOTATION, CLUSTER_ID_ANNOTATION};
 use e2e::bed::data::{DataLoss, Keys, never_comes_back, on, serves, stays_silent};
 use e2e::bed::{Bed, ClusterHandle, Manifests, Membership, States, never_ready_again};
 use e2e::observer::{Silence, rules};
-use e2e::until::until;
+use e2e::until::{Broken, until};
 use kube::ResourceExt;
 use kube::api::{Patch, PatchParams};
 use local_infrastructure::machine::Machine;
@@ -150,7 +150,8 @@ impl<'a> Cluster<'a> {
             let now = etcds.get(&self.handle.etcd).await?;
             let (recorded, word) =
                 (now.annotations().get(CLUSTER_ID_ANNOTATION), now.annotations().get(ACCEPT_CLUSTER_ID_ANNOTATION));
-            ensure!(recorded == before.as_ref(), "{recorded:?} is recorded in place of {before:?}");
+            let is_kept = recorded == before.as_ref();
+            ensure!(is_kept, Broken(format!("{recorded:?} is recorded in place of {before:?}")));
             Ok(word.is_none().then_some(()))
         })
         .await
@@ -227,9 +228,9 @@ impl<'a> Cluster<'a> {
             let machines = self.handle.etcd_machines().await?;
             ensure!(machines.len() == self.replicas && !machines.contains(&gone), "the Machines are {machines:?}");
             let list = self.handle.membership(&self.bed.machines, &machines).await?;
+            ensure!(list.cluster_id == before.cluster_id, Broken(format!("it is another cluster: {list:?}")));
             ensure!(list.voters().len() == self.replicas, "{:?}", list.members);
             ensure!(list.members.iter().all(|member| member.id != old), "{old} is still there: {:?}", list.members);
-            ensure!(list.cluster_id == before.cluster_id, "it is another cluster: {list:?}");
             Ok(Some(()))
         })
         .await?;
