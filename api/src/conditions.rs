@@ -210,7 +210,8 @@ pub mod reasons {
     pub const ETCD_ENDPOINTS_INVALID: &str = "EtcdEndpointsInvalid";
     /// On a Cluster: a Secret that the user has supplied for all control-plane machines to share is incomplete.
     pub const SHARED_CERTIFICATES_INVALID: &str = "SharedCertificatesInvalid";
-    /// On a Cluster and its control plane: etcd is handed over, and some API servers still use earlier endpoints.
+    /// On a Cluster and its control plane: etcd is handed over, and some API servers still use earlier endpoints, or which
+    /// they use is not known.
     pub const CONTROL_PLANE_ROLLING_OUT: &str = "ControlPlaneRollingOut";
     /// On a Cluster: somebody overwrites etcd's endpoints in the control plane again and again, so the hook waits
     /// before it writes them again.

@@ -221,7 +221,8 @@ impl World {
             Need::Joining => {
                 let mut present = parse_list(&self.endpoints());
                 present.remove(names::PLACEHOLDER_ENDPOINT);
-                reads.joining = Some(self.joining.clone().unwrap_or(Joining::With(present)));
+                let as_present = if present.is_empty() { Joining::WithNone } else { Joining::With(present) };
+                reads.joining = Some(self.joining.clone().unwrap_or(as_present));
             }
             Need::FieldManager => reads.field_manager = Some("field manager argocd".to_owned()),
             Need::Hooked => reads.hooked = Some(self.hooked.clone()),

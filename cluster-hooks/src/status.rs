@@ -9,6 +9,7 @@ use crate::observation::{ClusterState, ControlPlaneView, Etcd, Joining, KUBEADM_
 use crate::plan::{Plan, earlier, way_out};
 use api::conditions::{Draft, MANAGED_EXTERNAL_ETCD_READY, from_drafts, reasons};
 use api::endpoints::EndpointList;
+use api::names;
 use controller_support::Hold;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use std::time::Duration;
@@ -150,8 +151,14 @@ fn summarize(observation: &Observation, plan: &Plan) -> Option<(&'static str, St
 /// What the control plane is doing while it is not done with earlier endpoints.
 fn rolling(observation: &Observation) -> Option<String> {
     let control_plane = observation.found_control_plane()?;
+    if observation.cluster.view.deleting {
+        return None;
+    }
+    if let Some(unrecorded) = unrecorded(observation, control_plane) {
+        return Some(unrecorded);
+    }
     let earlier = earlier(observation);
-    if earlier.is_empty() || observation.cluster.view.deleting {
+    if earlier.is_empty() {
         return None;
     }
     let present = control_plane.real_endpoints();
@@ -170,6 +177,25 @@ fn rolling(observation: &Observation) -> Option<String> {
     let progress = control_plane.rollout.progress();
     Some(format!(
         "{reference} replaces its machines ({progress}); until that is done, API servers may still use {used}"
+    ))
+}
+
+/// The record of the endpoints in use is lost, and cannot be made again yet. It has been looked for: otherwise nothing
+/// has been read.
+fn unrecorded(observation: &Observation, control_plane: &ControlPlaneView) -> Option<String> {
+    let etcd = observation.found_etcd().filter(|etcd| etcd.in_use.is_none())?;
+    observation.reads.used.as_ref()?;
+    let present = control_plane.real_endpoints().into_iter().collect();
+    let joining = observation.reads.joining.as_ref().and_then(|joining| would_join(joining, &present));
+    let why =
+        joining.unwrap_or_else(|| format!("its machines do not show it yet ({})", control_plane.rollout.progress()));
+    let way_out = way_out(observation).map(|way_out| format!(". {way_out}")).unwrap_or_default();
+    Some(format!(
+        "it is not known which endpoints the API servers of {} use, because annotation {} of {} is missing, and {why}. \
+         Until it is known, the old members stay{way_out}",
+        control_plane.reference,
+        names::ENDPOINTS_IN_USE_ANNOTATION,
+        etcd.reference
     ))
 }
 

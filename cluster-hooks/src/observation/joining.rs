@@ -32,7 +32,13 @@ pub fn joining(map: &ConfigMap) -> Joining {
 
 fn endpoints(map: &ConfigMap) -> Option<EndpointList> {
     let configuration: Value = serde_yaml::from_str(map.data.as_ref()?.get("ClusterConfiguration")?).ok()?;
-    let endpoints = configuration.pointer("/etcd/external/endpoints")?.as_array()?;
+    let external = configuration.pointer("/etcd/external")?.as_object()?;
+    let endpoints = match external.get("endpoints") {
+        // kubeadm's type writes `endpoints: null` for an empty list. Source: `ExternalEtcd` in
+        // `cmd/kubeadm/app/apis/kubeadm/v1beta4/types.go` of Kubernetes, which has no `omitempty`.
+        None | Some(Value::Null) => return Some(EndpointList::new()),
+        Some(endpoints) => endpoints.as_array()?,
+    };
     let texts: Option<Vec<&str>> = endpoints.iter().map(Value::as_str).collect();
     let mut list = parse_list(&texts?.join(","));
     list.remove(names::PLACEHOLDER_ENDPOINT);
@@ -55,8 +61,11 @@ mod tests {
         assert_eq!(read(written), Joining::With(two));
         let placeholder = format!("etcd: {{external: {{endpoints: [\"{}\"]}}}}", names::PLACEHOLDER_ENDPOINT);
         assert_eq!(read(&placeholder), Joining::WithNone);
-        assert_eq!(read("etcd: {external: {endpoints: []}}"), Joining::WithNone);
-        for other in ["etcd: {local: {dataDir: /var/lib/etcd}}", "etcd: {external: {endpoints: [1]}}", "- :", ""] {
+        for none in ["{endpoints: []}", "{endpoints: null}", "{caFile: /etc/kubernetes/pki/etcd/ca.crt}"] {
+            assert_eq!(read(&format!("etcd: {{external: {none}}}")), Joining::WithNone, "{none}");
+        }
+        let others = ["etcd: {external: {endpoints: [1]}}", "etcd: {external: {endpoints: x}}", "etcd: {external: x}"];
+        for other in others.into_iter().chain(["etcd: {local: {dataDir: /var/lib/etcd}}", "- :", ""]) {
             assert!(matches!(read(other), Joining::Unknown(_)), "{other}");
         }
         assert!(matches!(joining(&map("ClusterStatus", written)), Joining::Unknown(_)));

@@ -188,6 +188,33 @@ fn what_further_machines_would_join_with_is_told() {
 }
 
 #[test]
+fn a_record_that_is_lost_and_cannot_be_made_again_is_told() {
+    let mut world = World::applied().etcd_ready();
+    world.settle();
+    world.report_machines(world.generation(), 3, 3);
+    world.lose_record();
+    let says = |world: &mut World| match reported(world, None) {
+        Update::Write(c) => format!("{} {} {}", c.status, c.reason, c.message),
+        other => format!("{other:?}"),
+    };
+    let begin = "True ControlPlaneRollingOut it is not known which endpoints the API servers of KubeadmControlPlane demo-cp use, because annotation etcdcluster.cluster.x-k8s.io/endpoints-in-use of EtcdCluster demo-etcd is missing, and ";
+    let end = "Until it is known, the old members stay";
+    world.used = Used::Unknown;
+    let unknown = says(&mut world);
+    assert_eq!(unknown, format!("{begin}its machines do not show it yet (3 of 3 are up to date). {end}"));
+    world.used = Used::These(EndpointLists::parse(ENDPOINTS));
+    world.joining = Some(Joining::WithNone);
+    let none = says(&mut world);
+    assert!(none.starts_with(begin) && none.contains("placeholder: roll") && none.ends_with(end), "{none}");
+    world.joining = Some(Joining::Unknown("its API server does not answer".to_owned()));
+    let unread = says(&mut world);
+    assert!(unread.starts_with(begin) && unread.contains(end) && unread.contains("If this lasts"), "{unread}");
+    world.joining = Some(Joining::With(parse_list(ENDPOINTS)));
+    assert_eq!(says(&mut world), "True Ready ");
+    assert_eq!(world.in_use(), Some(ENDPOINTS), "it is made again");
+}
+
+#[test]
 fn what_is_refused_to_us_is_unknown_and_nobodys_fault() {
     let mut world = World::applied().etcd_ready();
     let handed_over = reported(&mut world, None);
