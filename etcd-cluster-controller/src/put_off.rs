@@ -22,9 +22,10 @@ impl PutOff {
         self.0.get(&key(uid, what)).is_some()
     }
 
-    /// The same for a task that is put off for less than [`PUT_OFF`].
-    pub(crate) fn has_for(&self, time: Duration, uid: &str, what: &str) -> bool {
-        self.0.age(&key(uid, what)).is_some_and(|age| age < time)
+    /// For how much longer a task is put off that is put off for `time`, which is less than [`PUT_OFF`].
+    pub(crate) fn left(&self, time: Duration, uid: &str, what: &str) -> Option<Duration> {
+        let left = time.checked_sub(self.0.age(&key(uid, what))?)?;
+        (!left.is_zero()).then_some(left)
     }
 
     /// Puts a task off.
@@ -50,13 +51,15 @@ mod tests {
     async fn a_task_is_put_off_for_as_long_as_it_says() {
         let put_off = PutOff::default();
         let soon = PUT_OFF / 10;
-        let has = |put_off: &PutOff| (put_off.has_for(soon, "a", "task"), put_off.has("a", "task"));
-        assert_eq!(has(&put_off), (false, false));
+        let has = |put_off: &PutOff| (put_off.left(soon, "a", "task"), put_off.has("a", "task"));
+        assert_eq!(has(&put_off), (None, false));
         put_off.put("a", "task");
-        assert_eq!(has(&put_off), (true, true));
-        tokio::time::advance(soon).await;
-        assert_eq!(has(&put_off), (false, true));
+        assert_eq!(has(&put_off), (Some(soon), true));
+        tokio::time::advance(soon / 4).await;
+        assert_eq!(has(&put_off), (Some(soon * 3 / 4), true));
+        tokio::time::advance(soon * 3 / 4).await;
+        assert_eq!(has(&put_off), (None, true));
         tokio::time::advance(PUT_OFF - soon).await;
-        assert_eq!(has(&put_off), (false, false));
+        assert_eq!(has(&put_off), (None, false));
     }
 }

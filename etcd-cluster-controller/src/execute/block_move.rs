@@ -32,8 +32,8 @@ pub(crate) async fn show_block_move(
     let etcd = context.written.as_written(observation.etcd.clone());
     let Some(value) = change(&etcd, observation, loss) else { return Ok(None) };
     let uid = etcd.uid().unwrap_or_default();
-    if is_put_off(context, &uid) {
-        return Ok(Some(REFUSED));
+    if let Some(left) = put_off(context, &uid) {
+        return Ok(Some(left));
     }
     tracing::info!(etcd = etcd.name_any(), ?loss, "whether clusterctl may move it has changed");
     let metadata = json!({"annotations": {names::BLOCK_MOVE_ANNOTATION: value}});
@@ -51,8 +51,9 @@ pub(crate) async fn show_block_move(
     Ok(None)
 }
 
-fn is_put_off(context: &Context, uid: &str) -> bool {
-    context.put_off.has_for(REFUSED, uid, WHAT)
+/// For how much longer it is put off.
+fn put_off(context: &Context, uid: &str) -> Option<Duration> {
+    context.put_off.left(REFUSED, uid, WHAT)
 }
 
 /// Writes annotations right before a Machine is created, and `block-move` with them, in one request. If only
@@ -65,7 +66,7 @@ pub(super) async fn begin_with(
     let etcd = observation.etcd.as_ref();
     let uid = etcd.uid().unwrap_or_default();
     let something = Loss::Of("a Machine is being made".to_owned());
-    let value = change(etcd, observation, &something).filter(|_| !is_put_off(context, &uid));
+    let value = change(etcd, observation, &something).filter(|_| put_off(context, &uid).is_none());
     let Some(value) = value else { return set_metadata(context, etcd, json!({"annotations": annotations})).await };
     let mut all = annotations.clone();
     all.insert(names::BLOCK_MOVE_ANNOTATION, value);
@@ -133,6 +134,7 @@ mod tests {
             let answer = kube::Error::Api(Box::new(Status { code, ..Status::default() }));
             Err::<(), _>(answer).doing(|| "patching".to_owned()).unwrap_err()
         };
-        assert_eq!([403, 503].map(|code| again(&failed(code), REFUSED)), [REFUSED, AGAIN]);
+        let soon = Duration::from_secs(30);
+        assert_eq!([403, 503].map(|code| again(&failed(code), REFUSED)), [soon, AGAIN], "a move waits for it");
     }
 }
