@@ -1,6 +1,6 @@
 //! The API server is down in the middle of a bring-up.
 
-use crate::boots::look_again;
+use crate::boots::look_again_within;
 use crate::bring_up::{PATIENCE, released};
 use crate::kills::made_once;
 use crate::load::LowLoad;
@@ -12,6 +12,9 @@ use std::time::Duration;
 
 /// How long the API server is down.
 const AWAY: Duration = Duration::from_secs(20);
+
+/// How soon the watches have to work again. What we build on would wait for up to 30 s before it connects once more.
+const WATCHED_AGAIN: Duration = Duration::from_secs(20);
 
 /// With one member up and the second on its way, the API server is down for 20 seconds. Neither etcd nor its clients
 /// notice. Afterwards the bring-up goes on, and nothing is made twice.
@@ -45,8 +48,8 @@ pub(crate) async fn api_server_away(bed: &mut Bed) -> Result<()> {
         bed.plane.process(manager)?.restart().await?;
     }
 
-    // The watches work again soon: the manager has to see this change within 20 s.
-    look_again(&handle, &json!({"spec": {"healthCheck": {"unhealthyAfterSeconds": 61}}})).await?;
+    let change = json!({"spec": {"healthCheck": {"unhealthyAfterSeconds": 61}}});
+    look_again_within(&handle, &change, WATCHED_AGAIN).await?;
     handle.until_ready(PATIENCE).await?;
     released(&handle).await?;
     bed.exactly(&[(&handle, 3)]).await?;
