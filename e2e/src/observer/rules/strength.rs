@@ -8,8 +8,8 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 /// A voter that answers within this time after a change, or after it was first asked, was alive at the change.
 const CONFIRMED: SignedDuration = SignedDuration::from_secs(3);
-/// How long that may take in all. A Machine may report its address only after its member votes. If it reports none for
-/// this long, the member counts as not alive.
+/// How long that may take in all, also for a member that the observer could not ask before it voted. A Machine may
+/// report its address only then. If it reports none for this long, the member counts as not alive.
 const LONGEST: SignedDuration = SignedDuration::from_secs(15);
 
 #[derive(Default)]
@@ -25,6 +25,9 @@ struct Doubt {
     /// The voters after the change, and the IDs of the members that were alive.
     voters: Vec<String>,
     alive: Vec<String>,
+    /// IDs of learners that were promoted before the observer had asked them. The leader has heard from such a member,
+    /// because etcd promotes no other. On a busy computer, its first answer to the observer takes some seconds.
+    unasked: Vec<String>,
     /// Failures that the cluster survived before.
     was: isize,
     /// Failures that the cluster has to survive.
@@ -74,7 +77,10 @@ impl Doubt {
     /// When the doubt ends, because the observer has asked every voter for long enough.
     fn ends(&self, state: &State, view: &EtcdView, now: Timestamp) -> Timestamp {
         let unheard = view.voters().filter(|voter| self.voters.contains(&voter.id) && !self.alive.contains(&voter.id));
-        let asked = unheard.map(|voter| view.seat(voter).map_or(now, |seat| seat.since));
+        let asked = unheard.map(|voter| match view.seat(voter) {
+            Some(seat) if !self.unasked.contains(&voter.id) => seat.since,
+            _ => now,
+        });
         let since = asked.chain(state.held_up()).fold(self.at, Timestamp::max);
         (since + CONFIRMED).min(self.at + LONGEST)
     }
@@ -90,6 +96,9 @@ fn doubt(moment: &Moment<'_>) -> Option<Doubt> {
     let now = moment.now();
     let left: Vec<&Listed> = before.voters().filter(|voter| !after.votes(&voter.id)).collect();
     let came: Vec<&Listed> = after.voters().filter(|voter| !before.votes(&voter.id)).collect();
+    let was_learner = |voter: &&&Listed| before.list.iter().any(|listed| listed.id == voter.id);
+    let unasked = came.iter().filter(was_learner).filter(|voter| before.seat(voter).is_none());
+    let unasked = unasked.map(|voter| voter.id.clone()).collect();
     let answers = |voter: &&Listed| before.seat(voter).is_some_and(|seat| before.is_live(seat));
     // One that a scenario has made silent costs nothing, even if it answered until a moment ago.
     let costs_nothing = |voter: &&Listed| {
@@ -110,6 +119,7 @@ fn doubt(moment: &Moment<'_>) -> Option<Doubt> {
         machine: left.first().or(came.first()).map_or_else(String::new, |voter| before.machine_of(voter)),
         voters: after.voters().map(|voter| voter.id.clone()).collect(),
         alive: alive(moment.after, after, now),
+        unasked,
         was,
         wanted,
         change: format!("[{}] left, [{}] came, [{}] vote", names(left), names(came), names(after.voters())),

@@ -100,6 +100,17 @@ fn replaced(story: Story) -> Story {
         .list(&[(0, VOTER), (1, VOTER), (2, VOTER), (3, VOTER)]).answer(&[0, 1, 2]).after(1).answer(&[3]).after(5),
     &[]
 )]
+#[case::a_learner_is_promoted_before_it_was_asked(
+    three().list(&[(0, VOTER), (1, VOTER), (2, VOTER), (3, LEARNER)]).answer(&[0, 1, 2]).after(1)
+        .list(&[(0, VOTER), (1, VOTER), (2, VOTER), (3, VOTER)]).answer(&[0, 1, 2]).silent(3).after(4)
+        .answer(&[3]).after(12),
+    &[]
+)]
+#[case::a_learner_is_promoted_before_it_was_asked_and_never_answers(
+    three().list(&[(0, VOTER), (1, VOTER), (2, VOTER), (3, LEARNER)]).answer(&[0, 1, 2]).after(1)
+        .list(&[(0, VOTER), (1, VOTER), (2, VOTER), (3, VOTER)]).answer(&[0, 1, 2]).silent(3).after(14).after(1),
+    &["silent voter", "weaker than before"]
+)]
 #[case::its_address_is_shown_late(
     three().list(&[(0, VOTER), (1, VOTER), (2, VOTER), (3, VOTER)]).answer(&[0, 1, 2]).after(5).silent(3).after(2)
         .answer(&[3]).after(5),
