@@ -210,7 +210,7 @@ fn scenarios() -> Vec<Scenario> {
         scenario!(deletion::managers_away, core: false),
         scenario!(reboots::of_etcds_machines, core: true),
         scenario!(reboots::of_a_whole_cluster, core: false),
-        scenario!(data_loss::of_the_only_member, core: true),
+        scenario!(data_loss::of_the_only_member, core: false),
         scenario!(data_loss::of_one_of_three, core: false),
         scenario!(data_loss::of_one_of_five, core: false),
         scenario!(faults::one_after_the_other, core: false),
